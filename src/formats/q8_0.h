@@ -1,0 +1,71 @@
+// Q8_0: 32 signed codes share one f16 scale; value = scale * code.  A file may hold -128.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "base/half.h"
+#include "formats/format.h"
+#include "formats/i8x32.h"
+
+namespace invar {
+
+struct Q8_0 {
+  using Activation = I8x32;
+  static constexpr const char* name = "Q8_0";
+  static constexpr int gguf_id = 8, block_values = 32;
+
+  struct Block {
+    uint16_t scale;  // f16
+    int8_t code[32];
+  };
+  static_assert(sizeof(Block) == 34);
+
+  struct Tile {
+    uint8_t code[8][kLanes][4];  // [k / 4][row][k % 4], code + 128
+    uint16_t scale[kLanes];
+  };
+
+  static void decode(const Block& b, float* values) {
+    float d = float_of_f16(b.scale);
+    for (int i = 0; i < 32; ++i) values[i] = float(b.code[i]) * d;
+  }
+
+  static void encode(const float* values, Block& b) {
+    float largest = 0;
+    for (int i = 0; i < 32; ++i) largest = std::fmax(largest, std::fabs(values[i]));
+    b.scale = f16_of_float(largest / 127);
+    float d = float_of_f16(b.scale), inverse = d > 0 ? 1 / d : 0;
+    for (int i = 0; i < 32; ++i) {
+      float code = std::nearbyint(values[i] * inverse);
+      b.code[i] = int8_t(std::fmin(std::fmax(code, -127), 127));
+    }
+  }
+
+  static void pack(const Block& b, Tile& t, int lane) {
+    for (int i = 0; i < 32; ++i) t.code[i / 4][lane][i % 4] = uint8_t(b.code[i] + 128);
+    t.scale[lane] = b.scale;
+  }
+
+  static void unpack(const Tile& t, int lane, Block& b) {
+    for (int i = 0; i < 32; ++i) b.code[i] = int8_t(t.code[i / 4][lane][i % 4] - 128);
+    b.scale = t.scale[lane];
+  }
+
+  static bool finite(const Block& b) { return finite_f16(b.scale); }
+
+  template <class V, int M>
+  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    typename V::I sum[M];
+    for (int m = 0; m < M; ++m) sum[m] = V::set_int(-128 * x[m]->code_sum);
+    for (int i = 0; i < 8; ++i) {
+      typename V::B code = V::load_bytes(w.code[i]);
+      for (int m = 0; m < M; ++m) sum[m] = V::dot(sum[m], code, V::four(x[m]->code + 4 * i));
+    }
+    typename V::F scale = V::load_f16(w.scale);
+    for (int m = 0; m < M; ++m)
+      acc[m] = V::fma(V::to_float(sum[m]), V::mul(scale, V::set(x[m]->scale)), acc[m]);
+  }
+};
+
+}  // namespace invar

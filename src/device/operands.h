@@ -1,5 +1,5 @@
-// What operations take: views of memory, never owners.  Weights are owned by the device, activations by the step's
-// scratch, state by state/.
+// What operations take: views of memory, never owners.  Weights are owned by the device, activations by the
+// step's scratch, state by state/.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ namespace invar {
 
 using Token = int32_t;
 
-// Activations, fp32, row-major: rows x cols.  Heads are ranges of columns, or rows of a view with a smaller stride.
+// Activations, fp32, row-major: rows x cols.  Heads are ranges of columns, or rows of a view with a smaller
+// stride.
 struct Tensor {
   float* data = nullptr;
   int64_t rows = 0, cols = 0;
@@ -22,12 +23,13 @@ struct Tensor {
   float* row(int64_t r) const { return data + r * stride; }
   // The columns [first, first + n) of every row.
   Tensor columns(int64_t first, int64_t n) const { return {data + first, rows, n, stride}; }
-  // Each row cut into `heads` rows of `width` columns, `step` floats apart; rows must be heads * step floats apart.
+  // Each row cut into `heads` rows of `width` columns, `step` floats apart; rows must be heads * step floats
+  // apart.
   Tensor heads(int64_t heads, int64_t width, int64_t step) const { return {data, rows * heads, width, step}; }
 };
 
-// A packed weight: tiles of 16 output rows (formats/format.h), tile row after tile row, each over all columns.
-// The last tile row is filled up with zeros.
+// A packed weight: tiles of 16 output rows (formats/format.h), tile row after tile row, each over all
+// columns. The last tile row is filled up with zeros.
 struct Weight {
   std::byte* tiles = nullptr;
   Format format = {};

@@ -1,11 +1,10 @@
-// The vector operations of simd_scalar.h for AVX2 with FMA and F16C: a vector is two registers, lanes 0-7 and 8-15.
-// Included by kernels_avx2.cpp and tests only.
+// The vector operations of simd_scalar.h for AVX2 with FMA and F16C: a vector is two registers, lanes 0-7 and
+// 8-15. Included by kernels_avx2.cpp and tests only.
 #pragma once
-
-#include <immintrin.h>
 
 #include <cstdint>
 #include <cstring>
+#include <immintrin.h>
 
 namespace invar::cpu {
 
@@ -109,6 +108,7 @@ struct Avx2 {
 
   static I set_int(int32_t x) { return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)}; }
   static I add_int(I x, I y) { return {_mm256_add_epi32(x.a, y.a), _mm256_add_epi32(x.b, y.b)}; }
+  static I sub_int(I x, I y) { return {_mm256_sub_epi32(x.a, y.a), _mm256_sub_epi32(x.b, y.b)}; }
   template <int n>
   static I shift_left_int(I x) {
     return {_mm256_slli_epi32(x.a, n), _mm256_slli_epi32(x.b, n)};

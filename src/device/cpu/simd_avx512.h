@@ -1,10 +1,10 @@
-// The vector operations of simd_scalar.h for AVX-512 with VNNI.  Included by kernels_avx512.cpp and tests only.
+// The vector operations of simd_scalar.h for AVX-512 with VNNI.  Included by kernels_avx512.cpp and tests
+// only.
 #pragma once
-
-#include <immintrin.h>
 
 #include <cstdint>
 #include <cstring>
+#include <immintrin.h>
 
 namespace invar::cpu {
 
@@ -69,6 +69,7 @@ struct Avx512 {
 
   static I set_int(int32_t x) { return _mm512_set1_epi32(x); }
   static I add_int(I a, I b) { return _mm512_add_epi32(a, b); }
+  static I sub_int(I a, I b) { return _mm512_sub_epi32(a, b); }
   template <int n>
   static I shift_left_int(I a) {
     return _mm512_slli_epi32(a, n);

@@ -1,6 +1,6 @@
-// The vector operations of the kernels, in plain C++: the tier that runs everywhere and defines the others' bits.
-// simd_avx2.h and simd_avx512.h give the same names.  A vector has 16 lanes: F fp32, I int32, B 16 x 4 bytes.
-// `max` and `min` return their second operand when the comparison is false, as the instructions do.
+// The vector operations of the kernels, in plain C++: the tier that runs everywhere and defines the others'
+// bits. simd_avx2.h and simd_avx512.h give the same names.  A vector has 16 lanes: F fp32, I int32, B 16 x 4
+// bytes. `max` and `min` return their second operand when the comparison is false, as the instructions do.
 #pragma once
 
 #include <bit>
@@ -34,19 +34,31 @@ struct Scalar {
     return r;
   }
 
-  static F set(float x) { return lanes<F>([&](int) { return x; }); }
+  static F set(float x) {
+    return lanes<F>([&](int) { return x; });
+  }
   static F zero() { return set(0); }
-  static F load(const float* p) { return lanes<F>([&](int i) { return p[i]; }); }
+  static F load(const float* p) {
+    return lanes<F>([&](int i) { return p[i]; });
+  }
   static void store(float* p, const F& a) { std::memcpy(p, a.v, sizeof a.v); }
   // The first n < 16 lanes; a load leaves 0 in the others.
   static F load_first(const float* p, int n) {
     return lanes<F>([&](int i) { return i < n ? p[i] : 0; });
   }
   static void store_first(float* p, const F& a, int n) { std::memcpy(p, a.v, size_t(n) * 4); }
-  static F load_f16(const uint16_t* p) { return lanes<F>([&](int i) { return float_of_f16(p[i]); }); }
-  static F load_bf16(const uint16_t* p) { return lanes<F>([&](int i) { return float_of_bf16(p[i]); }); }
-  static F load_u8(const uint8_t* p) { return lanes<F>([&](int i) { return float(p[i]); }); }
-  static F load_i8(const int8_t* p) { return lanes<F>([&](int i) { return float(p[i]); }); }
+  static F load_f16(const uint16_t* p) {
+    return lanes<F>([&](int i) { return float_of_f16(p[i]); });
+  }
+  static F load_bf16(const uint16_t* p) {
+    return lanes<F>([&](int i) { return float_of_bf16(p[i]); });
+  }
+  static F load_u8(const uint8_t* p) {
+    return lanes<F>([&](int i) { return float(p[i]); });
+  }
+  static F load_i8(const int8_t* p) {
+    return lanes<F>([&](int i) { return float(p[i]); });
+  }
   static void store_f16(uint16_t* p, const F& a) {  // of finite values below 65520
     for (int i = 0; i < 16; ++i) p[i] = f16_of_float(a.v[i]);
   }
@@ -54,11 +66,21 @@ struct Scalar {
     for (int i = 0; i < 16; ++i) p[i] = bf16_of_float(a.v[i]);
   }
 
-  static F add(const F& a, const F& b) { return lanes<F>([&](int i) { return a.v[i] + b.v[i]; }); }
-  static F sub(const F& a, const F& b) { return lanes<F>([&](int i) { return a.v[i] - b.v[i]; }); }
-  static F mul(const F& a, const F& b) { return lanes<F>([&](int i) { return a.v[i] * b.v[i]; }); }
-  static F div(const F& a, const F& b) { return lanes<F>([&](int i) { return a.v[i] / b.v[i]; }); }
-  static F sqrt(const F& a) { return lanes<F>([&](int i) { return std::sqrt(a.v[i]); }); }
+  static F add(const F& a, const F& b) {
+    return lanes<F>([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  static F sub(const F& a, const F& b) {
+    return lanes<F>([&](int i) { return a.v[i] - b.v[i]; });
+  }
+  static F mul(const F& a, const F& b) {
+    return lanes<F>([&](int i) { return a.v[i] * b.v[i]; });
+  }
+  static F div(const F& a, const F& b) {
+    return lanes<F>([&](int i) { return a.v[i] / b.v[i]; });
+  }
+  static F sqrt(const F& a) {
+    return lanes<F>([&](int i) { return std::sqrt(a.v[i]); });
+  }
   // a * b + c and c - a * b, rounded once.
   static F fma(const F& a, const F& b, const F& c) {
     return lanes<F>([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
@@ -72,7 +94,9 @@ struct Scalar {
   static F min(const F& a, const F& b) {
     return lanes<F>([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
   }
-  static F abs(const F& a) { return lanes<F>([&](int i) { return std::fabs(a.v[i]); }); }
+  static F abs(const F& a) {
+    return lanes<F>([&](int i) { return std::fabs(a.v[i]); });
+  }
   static Mask less(const F& a, const F& b) {
     return lanes<Mask>([&](int i) { return a.v[i] < b.v[i]; });
   }
@@ -94,8 +118,15 @@ struct Scalar {
     return m;
   }
 
-  static I set_int(int32_t x) { return lanes<I>([&](int) { return x; }); }
-  static I add_int(const I& a, const I& b) { return lanes<I>([&](int i) { return a.v[i] + b.v[i]; }); }
+  static I set_int(int32_t x) {
+    return lanes<I>([&](int) { return x; });
+  }
+  static I add_int(const I& a, const I& b) {
+    return lanes<I>([&](int i) { return a.v[i] + b.v[i]; });
+  }
+  static I sub_int(const I& a, const I& b) {
+    return lanes<I>([&](int i) { return a.v[i] - b.v[i]; });
+  }
   template <int n>
   static I shift_left_int(const I& a) {
     return lanes<I>([&](int i) { return int32_t(uint32_t(a.v[i]) << n); });
@@ -104,7 +135,9 @@ struct Scalar {
   static I shift_right_int(const I& a) {  // arithmetic
     return lanes<I>([&](int i) { return a.v[i] >> n; });
   }
-  static F to_float(const I& a) { return lanes<F>([&](int i) { return float(a.v[i]); }); }
+  static F to_float(const I& a) {
+    return lanes<F>([&](int i) { return float(a.v[i]); });
+  }
   static I to_int(const F& a) {  // of integral values below 2^31
     return lanes<I>([&](int i) { return int32_t(a.v[i]); });
   }

@@ -1,0 +1,81 @@
+// The short convolution, the gates and the delta rule, row by row (docs/numbers.md, N5): what a row gives
+// does not depend on how many rows a pass has.  Columns of a state do not depend on each other, so a call
+// owns a strip of them, and all its rows pass before the next strip.  Included by kernels.inl only.
+#pragma once
+
+namespace invar::cpu {
+
+// y = silu(w_0 x_0 + w_1 x_1 + ...), oldest tap first; the state keeps the inputs of the last taps - 1 rows.
+template <class V>
+void conv(const ConvArgs& a) {
+  const int64_t past = a.taps - 1;
+  auto input = [&](int64_t row) {
+    return row < 0 ? a.state + (past + row) * a.channels : a.x + row * a.x_stride;
+  };
+  for (int64_t r = 0; r < a.rows; ++r)
+    sixteens(a.count, [&](int64_t i, int n) {
+      int64_t c = a.first + i;
+      typename V::F y = V::mul(get<V>(a.weight + c, n), get<V>(input(r - past) + c, n));
+      for (int64_t j = 1; j < a.taps; ++j)
+        y = V::fma(get<V>(a.weight + j * a.channels + c, n), get<V>(input(r - past + j) + c, n), y);
+      put<V>(a.y + r * a.y_stride + c, silu<V>(y), n);
+    });
+  for (int64_t j = 0; j < past; ++j) {
+    const float* from = input(a.rows - past + j);
+    float* to = a.state + j * a.channels;
+    for (int64_t c = a.first; c < a.first + a.count; ++c) to[c] = from[c];
+  }
+}
+
+// alpha -> decay = exp(a softplus(alpha + dt)), beta -> sigmoid(beta); one number per head.
+template <class V>
+void delta_gates(float* alpha, float* beta, const float* a, const float* dt, int64_t heads) {
+  sixteens(heads, [&](int64_t i, int n) {
+    typename V::F s = softplus<V>(V::add(get<V>(alpha + i, n), get<V>(dt + i, n)));
+    put<V>(alpha + i, exp<V>(V::mul(get<V>(a + i, n), s)), n);
+    put<V>(beta + i, sigmoid<V>(get<V>(beta + i, n)), n);
+  });
+}
+
+// Per row, keys ascending: S *= decay; r = S' k; u = beta (v - r); S += k u'; y = S' q   (Yang et al., Gated
+// Delta Networks, equation 10; decay first, read after the write).
+template <class V, int W>
+void delta_strip(const DeltaArgs& a, int64_t column) {
+  using F = typename V::F;
+  for (int64_t t = 0; t < a.rows; ++t) {
+    const float *q = a.q + t * a.qk_stride, *k = a.k + t * a.qk_stride;
+    F decay = V::set(a.decay[t * a.gate_stride]), beta = V::set(a.beta[t * a.gate_stride]);
+    F r[W], u[W], y[W];
+    for (int w = 0; w < W; ++w) r[w] = y[w] = V::zero();
+    float* s = a.state + column;
+    for (int64_t i = 0; i < a.key_dim; ++i, s += a.value_dim) {
+      F key = V::set(k[i]);
+      for (int w = 0; w < W; ++w) {
+        F x = V::mul(V::load(s + w * kLanes), decay);
+        V::store(s + w * kLanes, x);
+        r[w] = V::fma(x, key, r[w]);
+      }
+    }
+    const float* v = a.v + t * a.v_stride + column;
+    for (int w = 0; w < W; ++w) u[w] = V::mul(beta, V::sub(V::load(v + w * kLanes), r[w]));
+    s = a.state + column;
+    for (int64_t i = 0; i < a.key_dim; ++i, s += a.value_dim) {
+      F key = V::set(k[i]), query = V::set(q[i]);
+      for (int w = 0; w < W; ++w) {
+        F x = V::fma(key, u[w], V::load(s + w * kLanes));
+        V::store(s + w * kLanes, x);
+        y[w] = V::fma(x, query, y[w]);
+      }
+    }
+    for (int w = 0; w < W; ++w) V::store(a.y + t * a.y_stride + column + w * kLanes, y[w]);
+  }
+}
+
+template <class V>
+void delta(const DeltaArgs& a) {
+  int64_t c = a.first_column, end = a.first_column + a.columns;
+  for (; c + 4 * kLanes <= end; c += 4 * kLanes) delta_strip<V, 4>(a, c);
+  for (; c < end; c += kLanes) delta_strip<V, 1>(a, c);
+}
+
+}  // namespace invar::cpu

@@ -1,0 +1,44 @@
+// Memory for one step: a bump allocator that knows its high-water mark.  A dry arena only counts: what it hands out must not
+// be touched.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/check.h"
+
+namespace invar {
+
+class Arena {
+ public:
+  Arena() = default;
+  ~Arena();
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // From now on real, with this many bytes; false when the system has no address space for them.
+  bool reserve(int64_t bytes);
+  bool dry() const { return base_ == nullptr; }
+
+  // 64-byte aligned; lives until `reset`.
+  template <class T>
+  T* take(int64_t n) {
+    int64_t bytes = (n * int64_t(sizeof(T)) + 63) / 64 * 64;
+    char* p = base_ + used_;
+    used_ += bytes;
+    if (used_ > most_) most_ = used_;
+    CHECK(dry() || used_ <= size_);
+    return dry() ? nullptr : reinterpret_cast<T*>(p);
+  }
+
+  void reset() { used_ = 0; }
+  int64_t used() const { return used_; }
+  void rewind(int64_t used) { used_ = used; }  // frees what was taken since `used()` said so
+  int64_t most() const { return most_; }
+
+ private:
+  char* base_ = nullptr;
+  int64_t size_ = 0, used_ = 0, most_ = 0;
+};
+
+}  // namespace invar

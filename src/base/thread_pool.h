@@ -1,0 +1,49 @@
+// Runs the pieces of one operation on a fixed set of threads, the caller among them.  Pieces are claimed by a counter:
+// outputs are independent, so who computes one cannot matter.  Idle threads spin briefly, then sleep.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+namespace invar {
+
+// Processors that the affinity mask and the cgroup's quota allow, at least 1.
+int available_processors();
+
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // the caller counts as one
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return int(threads_.size()) + 1; }
+
+  // Calls piece(i) once for each i in [0, n); returns when all are done.  One caller at a time; pieces must not throw.
+  template <class Piece>
+  void run(int64_t n, Piece&& piece) {
+    run_pieces(
+        n, [](void* p, int64_t i) { (*static_cast<std::remove_reference_t<Piece>*>(p))(i); }, &piece);
+  }
+
+ private:
+  using Call = void (*)(void*, int64_t);
+  void run_pieces(int64_t n, Call call, void* piece);
+  void claim();
+  void loop();
+
+  std::vector<std::thread> threads_;
+  int spins_;
+  Call call_ = nullptr;
+  void* piece_ = nullptr;
+  int64_t n_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
+  alignas(64) std::atomic<uint32_t> turn_{0};  // one more for each run; the threads wait for it to move
+  alignas(64) std::atomic<int> busy_{0};       // threads that have not finished this turn
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace invar

@@ -1,0 +1,43 @@
+#include "base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/float_env.h"
+
+namespace invar {
+namespace {
+
+TEST(ThreadPool, RunsEachPieceOnce) {
+  for (int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (int64_t n : {0, 1, 2, 7, 1000})
+      for (int round = 0; round < 20; ++round) {
+        std::vector<std::atomic<int>> count(static_cast<size_t>(n));
+        pool.run(n, [&](int64_t i) { ++count[size_t(i)]; });
+        for (auto& c : count) ASSERT_EQ(c, 1);
+      }
+  }
+}
+
+TEST(ThreadPool, PiecesUnderflowGraduallyWhateverTheHostSet) {
+  unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
+  ThreadPool pool(3);
+  std::vector<float> tiny(64, 0);
+  pool.run(64, [&](int64_t i) {
+    volatile float x = 0x1p-126f;
+    tiny[size_t(i)] = x * 0.5f;
+  });
+  unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  EXPECT_EQ(after & 0x8040, 0x8040u);
+  for (float x : tiny) EXPECT_EQ(std::fpclassify(x), FP_SUBNORMAL);
+}
+
+TEST(ThreadPool, AtLeastOneProcessor) { EXPECT_GE(available_processors(), 1); }
+
+}  // namespace
+}  // namespace invar

@@ -1,0 +1,86 @@
+// The operations that models are made of, one virtual call for a whole operation, never for a row.  Shapes are
+// (rows, columns); `rows` are the rows of a pass unless said otherwise.  A device owns packed weights and the scratch of a
+// step.  What a row gives never depends on the other rows of the call (docs/numbers.md).
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "base/result.h"
+#include "device/operands.h"
+
+namespace invar {
+
+struct Product {
+  const Linear* w;
+  Tensor y;  // (rows, w->w.rows)
+};
+
+struct ExpertProduct {
+  const Experts* w;
+  Tensor y;  // (rows * k, w->rows): row r * k + i is the i-th choice of row r
+};
+
+struct BadValue {  // a NaN or an infinity found while packing
+  int64_t row, block;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  // --- weights, once, at load ---
+  virtual Weight allocate(Format format, int64_t rows, int64_t cols) = 0;
+  // Packs the blocks of rows [first_row, first_row + rows); first_row is a multiple of 16.
+  virtual std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows, const std::byte* blocks) = 0;
+  virtual float* allocate_floats(int64_t n) = 0;
+  virtual int64_t weight_bytes() const = 0;  // allocated so far
+
+  // --- one step ---
+  virtual void begin_step() = 0;                             // frees the scratch of the step before
+  virtual Tensor scratch(int64_t rows, int64_t cols) = 0;    // lives until the step ends
+  virtual Routing routing(int64_t rows, int64_t k) = 0;      // likewise
+
+  virtual void embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) = 0;
+  virtual void rms_norm(Tensor x, const float* gain, float eps, Tensor y) = 0;  // y may be x
+  virtual void matmul(Tensor x, std::span<const Product> products) = 0;         // y = x w' + bias, for each
+  virtual void add(Tensor x, Tensor y) = 0;                                     // y += x
+  virtual void gather(Tensor x, std::span<const int> rows, Tensor y) = 0;
+  virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;                    // y = silu(gate) * up
+  virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;                         // y *= sigmoid(gate)
+
+  // x: (rows, heads * step); the first 2 * pairs of each head turn by the angles of cos_sin (rows, 2 * pairs): cosines, then
+  // sines.  halves: pairs are (i, i + pairs), else (2i, 2i + 1).
+  virtual void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) = 0;
+
+  // k, v: (rows, kv_heads * dim), of consecutive positions of span.rows rows, into the pages.
+  virtual void store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const Span> spans,
+                        std::span<const PageView> pages) = 0;
+  // q: (rows, heads * step), head h at column h * step; y: (rows, heads * dim).  Query head h reads KV head
+  // h / (heads / kv_heads).  Keys of this pass are stored already.
+  virtual void attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, int64_t dim, float scale,
+                      std::span<const Span> spans, std::span<const PageView> pages, Tensor y) = 0;
+
+  // x, y: (rows, channels); weight [taps][channels]; y = silu(convolution).
+  virtual void conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,
+                    std::span<const FixedView> states, Tensor y) = 0;
+  // Each row of x (a view of heads) to unit length, times scale.
+  virtual void l2_norm(Tensor x, float eps, float scale) = 0;
+  // alpha -> exp(a softplus(alpha + dt)), beta -> sigmoid(beta): (rows, heads).
+  virtual void delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) = 0;
+  // The gated delta rule: q, k (rows, key_heads * key_dim), v, y (rows, heads * value_dim), decay, beta (rows, heads); value
+  // head h reads key head h mod key_heads.
+  virtual void delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
+                     std::span<const Span> spans, std::span<const FixedView> states, Tensor y) = 0;
+  // y = rms_norm(x, gain) * silu(z)
+  virtual void gated_rms_norm(Tensor x, Tensor z, const float* gain, float eps, Tensor y) = 0;
+
+  // The k largest softmax probabilities of each row, equal ones by lower expert id, renormalized to sum 1.
+  virtual void route(Tensor scores, Routing routing) = 0;
+  // x: (rows, cols), or (rows * k, cols) when x.rows is that.
+  virtual void matmul_experts(Tensor x, const Routing& routing, std::span<const ExpertProduct> products) = 0;
+  // y = sum of weight_i * x[r * k + i] in rank order from 0, then + sigmoid(gate) * shared where given.
+  virtual void combine(Tensor x, const Routing& routing, Tensor shared, Tensor gate, Tensor y) = 0;
+};
+
+}  // namespace invar

@@ -14,8 +14,8 @@ enum class Code { Usage, BadFile, BadRequest, Unsupported, NotFound, NoRoom, Io,
 
 struct Error {
   Code code;
-  std::string where;    // the file, key, tensor or flag concerned; may be empty
-  std::string message;  // one line: what was expected, what was found
+  std::string where;             // the file, key, tensor or flag concerned; may be empty
+  std::string message;           // one line: what was expected, what was found
   std::vector<Error> more = {};  // further faults of the same file, listed together
 };
 
@@ -43,9 +43,9 @@ using Status = Result<Ok>;
 }  // namespace invar
 
 // auto n = TRY(parse(text));  gives the value, or returns the error to our caller.
-#define TRY(expr)                                   \
-  __extension__({                                   \
-    auto r_ = (expr);                               \
-    if (!r_) return std::move(r_.error());          \
-    r_.take();                                      \
+#define TRY(expr)                          \
+  __extension__({                          \
+    auto r_ = (expr);                      \
+    if (!r_) return std::move(r_.error()); \
+    r_.take();                             \
   })

@@ -1,0 +1,95 @@
+#include "base/file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace invar {
+namespace {
+
+constexpr size_t kMaxRead = size_t{1} << 30;  // one pread moves at most 2 GiB less a page
+
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  if (S_ISSOCK(mode)) return "a socket";
+  return "something else";
+}
+
+Error io_error(const std::string& path, const char* action) {
+  const Code code = errno == ENOENT || errno == ENOTDIR ? Code::NotFound : Code::Io;
+  return {code, path, std::string("cannot ") + action + ": " + std::strerror(errno)};
+}
+
+}  // namespace
+
+Result<File> File::open(const std::string& path) {
+  if (path.find('\0') != std::string::npos) return Error{Code::NotFound, "", "a file name holds a NUL byte"};
+  // O_NONBLOCK: opening a FIFO that nobody writes to would wait for ever.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (descriptor < 0) {
+    if (errno == ENXIO)
+      return Error{Code::BadFile, path, "expected a regular file, found a socket or a device"};
+    return io_error(path, "open the file");
+  }
+  File file(descriptor, path, 0);
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return io_error(path, "ask for the size of the file");
+  if (!S_ISREG(status.st_mode))
+    return Error{Code::BadFile, path,
+                 std::string("expected a regular file, found ") + kind_of(status.st_mode)};
+  file.size_ = uint64_t(status.st_size);
+  return file;
+}
+
+File::File(int descriptor, std::string path, uint64_t size)
+    : descriptor_(descriptor), path_(std::move(path)), size_(size) {}
+
+File::File(File&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), path_(std::move(other.path_)), size_(other.size_) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(path_, other.path_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+File::~File() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+Status File::read_at(uint64_t offset, std::span<std::byte> out) const {
+  if (offset > size_ || out.size() > size_ - offset)
+    return Error{Code::Io, path_,
+                 "expected " + std::to_string(out.size()) + " bytes at byte " + std::to_string(offset) +
+                     ", but the file has " + std::to_string(size_)};
+  while (!out.empty()) {
+    const ssize_t n = ::pread(descriptor_, out.data(), std::min(out.size(), kMaxRead), off_t(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(path_, "read the file");
+    if (n == 0)
+      return Error{Code::Io, path_,
+                   "the file became shorter while it was read: it ends at byte " + std::to_string(offset)};
+    out = out.subspan(size_t(n));
+    offset += uint64_t(n);
+  }
+  return Ok{};
+}
+
+Result<std::string> read_file(const std::string& path, uint64_t limit_bytes) {
+  const File file = TRY(File::open(path));
+  if (file.size() > limit_bytes)
+    return Error{
+        Code::BadFile, path,
+        "expected at most " + std::to_string(limit_bytes) + " bytes, found " + std::to_string(file.size())};
+  std::string text(file.size(), '\0');
+  TRY(file.read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+}  // namespace invar

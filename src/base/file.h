@@ -1,0 +1,39 @@
+// A regular file, opened for reading.  Reads go through pread into memory of the caller: a file that
+// shrinks or a disk that fails is an Error, never a signal.  Directories, FIFOs and devices are refused
+// without waiting for them.  What the bytes mean is the business of files/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace invar {
+
+class File {
+ public:
+  static Result<File> open(const std::string& path);
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const { return size_; }
+
+  // Fills `out` whole or fails.  Any thread may call it.
+  Status read_at(uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  File(int descriptor, std::string path, uint64_t size);
+
+  int descriptor_;
+  std::string path_;
+  uint64_t size_;
+};
+
+// The whole of a small file; more than `limit_bytes` is an error.
+Result<std::string> read_file(const std::string& path, uint64_t limit_bytes);
+
+}  // namespace invar

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/result.h"
+#include "files/hf_folder.h"
 #include "files/metadata.h"
 #include "files/recipe.h"
 
@@ -29,13 +30,6 @@ struct TensorEntry {
   uint64_t bytes = 0;  // rows * row_bytes
   int layer = -1;      // N of `blk.N.`; -1 outside the blocks
   size_t recipe = 0;   // private to ModelFile: how to read it
-};
-
-// What a folder says about text beside the keys; empty for a GGUF file.
-struct FolderText {
-  std::string tokenizer_path;  // tokenizer.json; empty when there is none
-  std::string bos_token, eos_token, pad_token;
-  std::vector<int64_t> eos_ids;  // generation_config.json, else config.json
 };
 
 enum class Need { Data, Header };  // Header: a file that ends before its tensor data will do

@@ -8,8 +8,12 @@
 
 #include "formats/floats.h"
 #include "formats/format.h"
+#include "formats/fp4.h"
 #include "formats/i8x32.h"
-#include "formats/q4_k.h"
+#include "formats/q2_k.h"
+#include "formats/q3_k_q6_k.h"
+#include "formats/q4_k_q5_k.h"
+#include "formats/q4_q5.h"
 #include "formats/q8_0.h"
 
 namespace invar {
@@ -29,7 +33,7 @@ struct List {
   }
 };
 
-using AllFormats = List<F32, F16, BF16, Q8_0, Q4_K, I8x32>;
+using AllFormats = List<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, MXFP4, NVFP4, I8x32>;
 
 template <class F>
 constexpr Format format_of = Format(AllFormats::index<F>());

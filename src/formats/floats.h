@@ -1,10 +1,12 @@
 // F32, F16 and BF16 weights.  A tile is one k of 16 rows; the product is one fp32 fma per k and row, ascending.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
 #include "base/half.h"
+#include "formats/encode.h"
 #include "formats/format.h"
 
 namespace invar {
@@ -41,7 +43,7 @@ struct F16 {
   };
 
   static void decode(const Block& b, float* values) { *values = float_of_f16(b); }
-  static void encode(const float* values, Block& b) { b = f16_of_float(*values); }
+  static void encode(const float* values, Block& b) { b = f16_clamped(*values); }
   static void pack(const Block& b, Tile& t, int lane) { t.value[lane] = b; }
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return finite_f16(b); }
@@ -57,13 +59,14 @@ struct BF16 {
   using Activation = F32;
   static constexpr const char* name = "BF16";
   static constexpr int gguf_id = 30, block_values = 1;
+  static constexpr float kLargest = 0x1.fep127f;
   using Block = uint16_t;
   struct Tile {
     uint16_t value[kLanes];
   };
 
   static void decode(const Block& b, float* values) { *values = float_of_bf16(b); }
-  static void encode(const float* values, Block& b) { b = bf16_of_float(*values); }
+  static void encode(const float* values, Block& b) { b = bf16_of_float(std::clamp(*values, -kLargest, kLargest)); }
   static void pack(const Block& b, Tile& t, int lane) { t.value[lane] = b; }
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return (b & 0x7f80) != 0x7f80; }

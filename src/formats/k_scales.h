@@ -1,5 +1,5 @@
-// The 12 bytes that hold eight 6-bit scales and eight 6-bit minimums in Q4_K and Q5_K, and the plain encoder that
-// both share (spec: GGUF block layouts; the 6-bit packing is that of ggml's K-quants).
+// What the K-quants share: the 12 bytes that hold eight 6-bit scales and eight 6-bit minimums in Q4_K and Q5_K (spec:
+// GGUF block layouts; the packing is that of ggml), and the encoders with scales of scales.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "formats/encode.h"
 
 namespace invar {
 
@@ -27,32 +28,42 @@ static inline void k_put_scales(const uint8_t* scale, const uint8_t* minimum, ui
   }
 }
 
-// Round to nearest: the scale of a sub-block spans [min(0, least), largest], minimums are not negative, and codes are
-// rounded against the scales as stored.
-template <int kSubBlocks, int kLargest>
-static inline void k_encode(const float* values, uint16_t& d, uint16_t& dmin, uint8_t* packed, uint8_t* codes) {
+// 256 values as (d * scale) * code - dmin * minimum, scales and minimums 0..kLargestScale.
+template <int kSubBlocks, int kLargest, int kLargestScale>
+static inline void k_encode(const float* values, uint16_t& d, uint16_t& dmin, uint8_t* scale, uint8_t* minimum,
+                            uint8_t* codes) {
   constexpr int kWidth = 256 / kSubBlocks;
-  float scale[kSubBlocks], minimum[kSubBlocks];
+  StepLow fit[kSubBlocks];
+  float step = 0, low = 0;
   for (int s = 0; s < kSubBlocks; ++s) {
-    auto [least, largest] = std::minmax_element(values + s * kWidth, values + (s + 1) * kWidth);
-    minimum[s] = -std::min(0.0f, *least);
-    scale[s] = (*largest + minimum[s]) / kLargest;
-    if (scale[s] < 0) scale[s] = 0;
+    fit[s] = fit_range(values + s * kWidth, kWidth, kLargest, true);
+    step = std::max(step, fit[s].step);
+    low = std::min(low, fit[s].low);
   }
-  d = f16_of_float(*std::max_element(scale, scale + kSubBlocks) / 63);
-  dmin = f16_of_float(*std::max_element(minimum, minimum + kSubBlocks) / 63);
-  float df = float_of_f16(d), mf = float_of_f16(dmin);
-  uint8_t sc[kSubBlocks], mn[kSubBlocks];
+  d = f16_clamped(step / kLargestScale);
+  dmin = f16_clamped(-low / kLargestScale);
   for (int s = 0; s < kSubBlocks; ++s) {
-    sc[s] = uint8_t(df > 0 ? std::min(63.0f, std::nearbyint(scale[s] / df)) : 0);
-    mn[s] = uint8_t(mf > 0 ? std::min(63.0f, std::nearbyint(minimum[s] / mf)) : 0);
-    float step = df * float(sc[s]), low = mf * float(mn[s]);
-    for (int i = s * kWidth; i < (s + 1) * kWidth; ++i) {
-      float code = step > 0 ? std::nearbyint((values[i] + low) / step) : 0;
-      codes[i] = uint8_t(std::min(std::max(code, 0.0f), float(kLargest)));
-    }
+    scale[s] = uint8_t(rounded_ratio(fit[s].step, float_of_f16(d), 0, kLargestScale));
+    minimum[s] = uint8_t(rounded_ratio(-fit[s].low, float_of_f16(dmin), 0, kLargestScale));
+    Grid grid{kLargest, 0, float_of_f16(d) * float(scale[s]), -(float_of_f16(dmin) * float(minimum[s]))};
+    for (int i = s * kWidth; i < (s + 1) * kWidth; ++i) codes[i] = grid.code(values[i]);
   }
-  k_put_scales(sc, mn, packed);
+}
+
+// 256 values as (d * scale) * (code - kOffset) in 16 sub-blocks, scales -kLargestScale - 1..kLargestScale.
+template <int kOffset, int kLargestScale>
+static inline void k_encode_signed(const float* values, uint16_t& d, int8_t* scale, uint8_t* codes) {
+  float step[16], extreme = 0;
+  for (int s = 0; s < 16; ++s) {
+    step[s] = fit_step(values + 16 * s, 16, kOffset);
+    if (std::fabs(step[s]) > std::fabs(extreme)) extreme = step[s];
+  }
+  d = f16_clamped(extreme / (-kLargestScale - 1));
+  for (int s = 0; s < 16; ++s) {
+    scale[s] = int8_t(rounded_ratio(step[s], float_of_f16(d), -kLargestScale - 1, kLargestScale));
+    Grid grid{2 * kOffset - 1, kOffset, float_of_f16(d) * float(scale[s]), 0};
+    for (int i = 16 * s; i < 16 * s + 16; ++i) codes[i] = grid.code(values[i]);
+  }
 }
 
 }  // namespace invar

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "formats/encode.h"
 #include "formats/format.h"
 #include "formats/i8x32.h"
 
@@ -34,12 +35,8 @@ struct Q8_0 {
   static void encode(const float* values, Block& b) {
     float largest = 0;
     for (int i = 0; i < 32; ++i) largest = std::fmax(largest, std::fabs(values[i]));
-    b.scale = f16_of_float(largest / 127);
-    float d = float_of_f16(b.scale), inverse = d > 0 ? 1 / d : 0;
-    for (int i = 0; i < 32; ++i) {
-      float code = std::nearbyint(values[i] * inverse);
-      b.code[i] = int8_t(std::fmin(std::fmax(code, -127), 127));
-    }
+    b.scale = f16_clamped(largest / 127);
+    for (int i = 0; i < 32; ++i) b.code[i] = int8_t(rounded_ratio(values[i], float_of_f16(b.scale), -127, 127));
   }
 
   static void pack(const Block& b, Tile& t, int lane) {

@@ -1,0 +1,222 @@
+// MXFP4 and NVFP4: E2M1 values under a power of two per 32 weights (E8M0), or an unsigned E4M3 scale per 16.
+// Values are doubled to be whole and the scales halved to match.  A per-tensor scale of NVFP4 is outside the block.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "base/half.h"
+#include "formats/format.h"
+#include "formats/i8x32.h"
+#include "formats/packed.h"
+
+namespace invar {
+
+constexpr int kFp4Offset = 12;
+constexpr uint8_t kFp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // 2 * value + kFp4Offset
+
+static inline float fp4_value(uint8_t code) { return float(kFp4[code] - kFp4Offset); }
+
+// The nearest value, of two the smaller; never -0.
+static inline uint8_t fp4_code(float x) {
+  int best = 0;
+  for (int code = 1; code < 8; ++code)
+    if (std::fabs(std::fabs(x) - fp4_value(uint8_t(code))) < std::fabs(std::fabs(x) - fp4_value(uint8_t(best))))
+      best = code;
+  return uint8_t(best > 0 && x < 0 ? best | 8 : best);
+}
+
+static inline double fp4_error(const float* values, int n, float scale) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) {
+    double e = double(scale > 0 ? fp4_value(fp4_code(values[i] / scale)) * scale : 0) - double(values[i]);
+    sum += e * e;
+  }
+  return sum;
+}
+
+static inline float largest_magnitude(const float* values, int n) {
+  float largest = 0;
+  for (int i = 0; i < n; ++i) largest = std::fmax(largest, std::fabs(values[i]));
+  return largest;
+}
+
+struct MXFP4 {
+  using Activation = I8x32;
+  static constexpr const char* name = "MXFP4";
+  static constexpr int gguf_id = 39, block_values = 32;
+
+  struct Block {
+    uint8_t exponent;  // scale of doubled values 2^(exponent - 128)
+    uint8_t code[16];  // low nibbles weights 0..15, high nibbles 16..31
+  };
+  static_assert(sizeof(Block) == 17);
+
+  struct Tile {
+    Packed<4> code;
+    uint8_t exponent[kLanes];
+  };
+
+  static float scale_of(uint8_t exponent) {
+    return std::bit_cast<float>(exponent == 0 ? 0x00400000u : uint32_t(exponent) << 23) * 0.5f;
+  }
+
+  static void get_codes(const Block& b, uint8_t* codes) {
+    for (int i = 0; i < 16; ++i) {
+      codes[i] = b.code[i] & 15;
+      codes[i + 16] = b.code[i] >> 4;
+    }
+  }
+
+  static void put_codes(const uint8_t* codes, Block& b) {
+    for (int i = 0; i < 16; ++i) b.code[i] = uint8_t(codes[i] | codes[i + 16] << 4);
+  }
+
+  static void decode(const Block& b, float* values) {
+    uint8_t codes[32];
+    get_codes(b, codes);
+    for (int i = 0; i < 32; ++i) values[i] = fp4_value(codes[i]) * scale_of(b.exponent);
+  }
+
+  // The largest magnitude falls into [4, 8) or [2, 4) of E2M1, whichever is better.
+  static void encode(const float* values, Block& b) {
+    float largest = largest_magnitude(values, 32);
+    int exponent = largest > 0 ? std::ilogb(largest) - 2 + 127 : 0;
+    b.exponent = uint8_t(exponent < 0 ? 0 : exponent);
+    if (largest > 0 && fp4_error(values, 32, scale_of(uint8_t(b.exponent + 1))) <
+                           fp4_error(values, 32, scale_of(b.exponent)))
+      ++b.exponent;
+    uint8_t codes[32];
+    for (int i = 0; i < 32; ++i) codes[i] = fp4_code(values[i] / scale_of(b.exponent));
+    put_codes(codes, b);
+  }
+
+  static void pack(const Block& b, Tile& t, int lane) {
+    uint8_t codes[32];
+    get_codes(b, codes);
+    t.code.put(lane, codes);
+    t.exponent[lane] = b.exponent;
+  }
+
+  static void unpack(const Tile& t, int lane, Block& b) {
+    uint8_t codes[32];
+    t.code.get(lane, codes);
+    put_codes(codes, b);
+    b.exponent = t.exponent[lane];
+  }
+
+  static bool finite(const Block& b) { return b.exponent != 255; }
+
+  template <class V, int M>
+  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    typename V::I sum[1][M];
+    sum_products<V, kFp4Offset>(sum, w.code, x, 0, kFp4);
+    typename V::I bits = V::template shift_left_int<23>(V::to_int(V::load_u8(w.exponent)));
+    typename V::F scale = V::mul(V::max(V::as_float(bits), V::set(0x1p-127f)), V::set(0.5f));
+    for (int m = 0; m < M; ++m)
+      acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(scale, V::set(x[m]->scale)), acc[m]);
+  }
+};
+
+struct NVFP4 {
+  using Activation = I8x32;
+  static constexpr const char* name = "NVFP4";
+  static constexpr int gguf_id = 40, block_values = 64;
+
+  struct Block {
+    uint8_t scale[4];     // UE4M3 of 16 weights each
+    uint8_t code[4][8];   // [sub-block]: low nibbles its weights 0..7, high nibbles 8..15
+  };
+  static_assert(sizeof(Block) == 36);
+
+  struct Tile {
+    Packed<4> code[2];
+    uint8_t scale[kLanes][4];
+  };
+
+  // Half of UE4M3: below 8 subnormal, m * 2^-10; from there on the bits of an fp32 moved down, its exponent 119 less.
+  static float scale_of(uint8_t byte) {
+    if (byte == 0x7f) return 0;
+    byte &= 0x7f;
+    return byte < 8 ? float(byte) * 0x1p-10f : std::bit_cast<float>((uint32_t(byte) << 20) + (119u << 23));
+  }
+
+  static uint8_t nearest_scale(float x) {
+    uint8_t best = 0;
+    for (uint8_t byte = 1; byte < 0x7f; ++byte)
+      if (std::fabs(scale_of(byte) - x) < std::fabs(scale_of(best) - x)) best = byte;
+    return best;
+  }
+
+  static void get_codes(const Block& b, uint8_t* codes) {
+    for (int i = 0; i < 64; ++i) codes[i] = b.code[i / 16][i % 8] >> 4 * (i % 16 / 8) & 15;
+  }
+
+  static void put_codes(const uint8_t* codes, Block& b) {
+    for (int s = 0; s < 4; ++s)
+      for (int j = 0; j < 8; ++j) b.code[s][j] = uint8_t(codes[16 * s + j] | codes[16 * s + j + 8] << 4);
+  }
+
+  static void decode(const Block& b, float* values) {
+    uint8_t codes[64];
+    get_codes(b, codes);
+    for (int i = 0; i < 64; ++i) values[i] = fp4_value(codes[i]) * scale_of(b.scale[i / 16]);
+  }
+
+  // The largest magnitude becomes 6 or 4 of E2M1, whichever is better.
+  static void encode(const float* values, Block& b) {
+    uint8_t codes[64];
+    for (int s = 0; s < 4; ++s) {
+      const float* part = values + 16 * s;
+      float largest = largest_magnitude(part, 16);
+      uint8_t six = nearest_scale(largest / 12), four = nearest_scale(largest / 8);
+      b.scale[s] = fp4_error(part, 16, scale_of(four)) < fp4_error(part, 16, scale_of(six)) ? four : six;
+      float scale = scale_of(b.scale[s]);
+      for (int i = 0; i < 16; ++i) codes[16 * s + i] = scale > 0 ? fp4_code(part[i] / scale) : 0;
+    }
+    put_codes(codes, b);
+  }
+
+  static void pack(const Block& b, Tile& t, int lane) {
+    uint8_t codes[64];
+    get_codes(b, codes);
+    for (int s = 0; s < 2; ++s) t.code[s].put(lane, codes + 32 * s);
+    std::memcpy(t.scale[lane], b.scale, 4);
+  }
+
+  static void unpack(const Tile& t, int lane, Block& b) {
+    uint8_t codes[64];
+    for (int s = 0; s < 2; ++s) t.code[s].get(lane, codes + 32 * s);
+    put_codes(codes, b);
+    std::memcpy(b.scale, t.scale[lane], 4);
+  }
+
+  // UE4M3 has no sign: bytes above the NaN 0x7f are in no valid file, and `dot` relies on it.
+  static bool finite(const Block& b) {
+    return b.scale[0] < 0x7f && b.scale[1] < 0x7f && b.scale[2] < 0x7f && b.scale[3] < 0x7f;
+  }
+
+  template <class V, int M>
+  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    const typename V::B bytes = V::load_bytes(w.scale);
+    for (int s = 0; s < 2; ++s) {
+      typename V::I sum[2][M];
+      sum_products<V, kFp4Offset>(sum, w.code[s], x, s, kFp4);
+      for (int h = 0; h < 2; ++h) {
+        // The product with a unit vector is one byte of each row; then as in scale_of.
+        typename V::I byte = V::dot7(V::set_int(0), bytes, 1 << 8 * (2 * s + h));
+        typename V::F number = V::to_float(byte);
+        typename V::F normal =
+            V::as_float(V::add_int(V::template shift_left_int<20>(byte), V::set_int(119 << 23)));
+        typename V::F scale =
+            V::select(V::less(number, V::set(8)), V::mul(number, V::set(0x1p-10f)), normal);
+        for (int m = 0; m < M; ++m)
+          acc[m] = V::fma(V::to_float(sum[h][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
+      }
+    }
+  }
+};
+
+}  // namespace invar

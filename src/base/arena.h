@@ -1,5 +1,5 @@
-// Memory for one step: a bump allocator that knows its high-water mark.  A dry arena only counts: what it hands out must not
-// be touched.
+// Memory for one step: a bump allocator that knows its high-water mark.  A dry arena only counts: what it
+// hands out must not be touched.
 #pragma once
 
 #include <cstddef>
@@ -24,11 +24,11 @@ class Arena {
   template <class T>
   T* take(int64_t n) {
     int64_t bytes = (n * int64_t(sizeof(T)) + 63) / 64 * 64;
-    char* p = base_ + used_;
+    char* p = (dry() ? kNowhere : base_) + used_;
     used_ += bytes;
     if (used_ > most_) most_ = used_;
     CHECK(dry() || used_ <= size_);
-    return dry() ? nullptr : reinterpret_cast<T*>(p);
+    return reinterpret_cast<T*>(p);
   }
 
   void reset() { used_ = 0; }
@@ -37,6 +37,8 @@ class Arena {
   int64_t most() const { return most_; }
 
  private:
+  static inline char* const kNowhere =
+      reinterpret_cast<char*>(int64_t(1) << 40);  // so that views can be formed
   char* base_ = nullptr;
   int64_t size_ = 0, used_ = 0, most_ = 0;
 };

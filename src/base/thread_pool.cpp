@@ -1,11 +1,10 @@
 #include "base/thread_pool.h"
 
-#include <immintrin.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <immintrin.h>
+#include <sched.h>
 #include <string>
 
 #include "base/check.h"
@@ -14,8 +13,8 @@
 namespace invar {
 namespace {
 
-// Processors that the control group's quota pays for (cgroup v2 cpu.max of this group and of those above it); a large number
-// when there is no quota.
+// Processors that the control group's quota pays for (cgroup v2 cpu.max of this group and of those above it);
+// a large number when there is no quota.
 double cgroup_quota() {
   std::ifstream self("/proc/self/cgroup");
   std::string line, path;
@@ -26,7 +25,8 @@ double cgroup_quota() {
     std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max");
     std::string quota;
     double period = 0;
-    if (file >> quota >> period && quota != "max" && period > 0) least = std::min(least, std::stod(quota) / period);
+    if (file >> quota >> period && quota != "max" && period > 0)
+      least = std::min(least, std::stod(quota) / period);
     if (path.empty() || path == "/") return least;
     path = path.substr(0, path.rfind('/'));
   }
@@ -38,7 +38,8 @@ constexpr int kSpins = 4000;  // about 50 us
 
 int available_processors() {
   cpu_set_t set;
-  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : int(std::thread::hardware_concurrency());
+  int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set)
+                                                      : int(std::thread::hardware_concurrency());
   return std::max(1, std::min(n, int(std::ceil(cgroup_quota()))));
 }
 
@@ -85,7 +86,8 @@ void ThreadPool::run_pieces(int64_t n, Call call, void* piece) {
   turn_.notify_all();
   claim();
   for (int i = 0; i < spins_ && busy_.load(std::memory_order_acquire) != 0; ++i) _mm_pause();
-  for (int left; (left = busy_.load(std::memory_order_acquire)) != 0;) busy_.wait(left, std::memory_order_acquire);
+  for (int left; (left = busy_.load(std::memory_order_acquire)) != 0;)
+    busy_.wait(left, std::memory_order_acquire);
 }
 
 }  // namespace invar

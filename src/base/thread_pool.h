@@ -1,5 +1,6 @@
-// Runs the pieces of one operation on a fixed set of threads, the caller among them.  Pieces are claimed by a counter:
-// outputs are independent, so who computes one cannot matter.  Idle threads spin briefly, then sleep.
+// Runs the pieces of one operation on a fixed set of threads, the caller among them.  Pieces are claimed by a
+// counter: outputs are independent, so who computes one cannot matter.  Idle threads spin briefly, then
+// sleep.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,8 @@ class ThreadPool {
 
   int threads() const { return int(threads_.size()) + 1; }
 
-  // Calls piece(i) once for each i in [0, n); returns when all are done.  One caller at a time; pieces must not throw.
+  // Calls piece(i) once for each i in [0, n); returns when all are done.  One caller at a time; pieces must
+  // not throw.
   template <class Piece>
   void run(int64_t n, Piece&& piece) {
     run_pieces(

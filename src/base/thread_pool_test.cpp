@@ -1,8 +1,7 @@
 #include "base/thread_pool.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "base/float_env.h"
 

@@ -1,6 +1,6 @@
-// The operations that models are made of, one virtual call for a whole operation, never for a row.  Shapes are
-// (rows, columns); `rows` are the rows of a pass unless said otherwise.  A device owns packed weights and the scratch of a
-// step.  What a row gives never depends on the other rows of the call (docs/numbers.md).
+// The operations that models are made of, one virtual call for a whole operation, never for a row.  Shapes
+// are (rows, columns); `rows` are the rows of a pass unless said otherwise.  A device owns packed weights and
+// the scratch of a step.  What a row gives never depends on the other rows of the call (docs/numbers.md).
 #pragma once
 
 #include <optional>
@@ -32,25 +32,28 @@ class Device {
   // --- weights, once, at load ---
   virtual Weight allocate(Format format, int64_t rows, int64_t cols) = 0;
   // Packs the blocks of rows [first_row, first_row + rows); first_row is a multiple of 16.
-  virtual std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows, const std::byte* blocks) = 0;
+  virtual std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows,
+                                       const std::byte* blocks) = 0;
   virtual float* allocate_floats(int64_t n) = 0;
   virtual int64_t weight_bytes() const = 0;  // allocated so far
 
   // --- one step ---
-  virtual void begin_step() = 0;                             // frees the scratch of the step before
-  virtual Tensor scratch(int64_t rows, int64_t cols) = 0;    // lives until the step ends
-  virtual Routing routing(int64_t rows, int64_t k) = 0;      // likewise
+  virtual void begin_step() = 0;                           // frees the scratch of the step before
+  virtual Tensor scratch(int64_t rows, int64_t cols) = 0;  // lives until its Scope, or the step, ends
+  virtual Routing routing(int64_t rows, int64_t k) = 0;    // likewise
+  virtual int64_t mark() const = 0;                        // what Scope needs
+  virtual void release(int64_t mark) = 0;
 
   virtual void embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) = 0;
   virtual void rms_norm(Tensor x, const float* gain, float eps, Tensor y) = 0;  // y may be x
   virtual void matmul(Tensor x, std::span<const Product> products) = 0;         // y = x w' + bias, for each
   virtual void add(Tensor x, Tensor y) = 0;                                     // y += x
   virtual void gather(Tensor x, std::span<const int> rows, Tensor y) = 0;
-  virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;                    // y = silu(gate) * up
-  virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;                         // y *= sigmoid(gate)
+  virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;  // y = silu(gate) * up
+  virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;       // y *= sigmoid(gate)
 
-  // x: (rows, heads * step); the first 2 * pairs of each head turn by the angles of cos_sin (rows, 2 * pairs): cosines, then
-  // sines.  halves: pairs are (i, i + pairs), else (2i, 2i + 1).
+  // x: (rows, heads * step); the first 2 * pairs of each head turn by the angles of cos_sin (rows, 2 *
+  // pairs): cosines, then sines.  halves: pairs are (i, i + pairs), else (2i, 2i + 1).
   virtual void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) = 0;
 
   // k, v: (rows, kv_heads * dim), of consecutive positions of span.rows rows, into the pages.
@@ -68,8 +71,8 @@ class Device {
   virtual void l2_norm(Tensor x, float eps, float scale) = 0;
   // alpha -> exp(a softplus(alpha + dt)), beta -> sigmoid(beta): (rows, heads).
   virtual void delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) = 0;
-  // The gated delta rule: q, k (rows, key_heads * key_dim), v, y (rows, heads * value_dim), decay, beta (rows, heads); value
-  // head h reads key head h mod key_heads.
+  // The gated delta rule: q, k (rows, key_heads * key_dim), v, y (rows, heads * value_dim), decay, beta
+  // (rows, heads); value head h reads key head h mod key_heads.
   virtual void delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
                      std::span<const Span> spans, std::span<const FixedView> states, Tensor y) = 0;
   // y = rms_norm(x, gain) * silu(z)
@@ -81,6 +84,19 @@ class Device {
   virtual void matmul_experts(Tensor x, const Routing& routing, std::span<const ExpertProduct> products) = 0;
   // y = sum of weight_i * x[r * k + i] in rank order from 0, then + sigmoid(gate) * shared where given.
   virtual void combine(Tensor x, const Routing& routing, Tensor shared, Tensor gate, Tensor y) = 0;
+};
+
+// Frees the scratch taken during its life: each layer has one.
+class Scope {
+ public:
+  explicit Scope(Device& device) : device_(device), mark_(device.mark()) {}
+  ~Scope() { device_.release(mark_); }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Device& device_;
+  int64_t mark_;
 };
 
 }  // namespace invar

@@ -1,0 +1,415 @@
+#include "device/cpu/cpu_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <sys/mman.h>
+
+namespace invar::cpu {
+namespace {
+
+constexpr int64_t kPieceValues = 8192;  // elementwise work worth handing to another thread
+constexpr int64_t kPiecesPerThread = 8;
+
+int64_t up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
+}  // namespace
+
+CpuDevice::~CpuDevice() {
+  for (auto [p, bytes] : mappings_) munmap(p, size_t(bytes));
+}
+
+bool CpuDevice::settle(int64_t scratch_bytes) {
+  planning_ = false;
+  weight_bytes_ = 0;
+  return arena_.reserve(std::max<int64_t>(scratch_bytes, 4096));
+}
+
+std::byte* CpuDevice::allocate_bytes(int64_t bytes) {
+  weight_bytes_ += bytes;
+  if (planning_) return nullptr;
+  constexpr int64_t kPage = 4096;
+  bytes = up(bytes + kPage, kPage) * kPage;  // a page more: kernels fetch ahead
+  void* p = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(p != MAP_FAILED);  // the planner has refused what does not fit
+  madvise(p, size_t(bytes), MADV_HUGEPAGE);
+  mappings_.emplace_back(p, bytes);
+  return static_cast<std::byte*>(p);
+}
+
+Weight CpuDevice::allocate(Format format, int64_t rows, int64_t cols) {
+  const FormatInfo& f = info(format);
+  Weight w{nullptr, format, rows, cols, cols / f.block_values * f.tile_bytes};
+  w.tiles = allocate_bytes(up(rows, kLanes) * w.tile_row_bytes);
+  return w;
+}
+
+float* CpuDevice::allocate_floats(int64_t n) {
+  return reinterpret_cast<float*>(allocate_bytes(n * int64_t(sizeof(float))));
+}
+
+std::optional<BadValue> CpuDevice::pack(const Weight& w, int64_t first_row, int64_t rows,
+                                        const std::byte* blocks) {
+  CHECK(first_row % kLanes == 0 && first_row + rows <= up(w.rows, kLanes) * kLanes && !planning_);
+  const int64_t n = w.cols / info(w.format).block_values;
+  std::vector<int64_t> bad(size_t(up(rows, kLanes)), -1);  // row * n + block
+  with_format(w.format, [&]<class F>() {
+    if constexpr (F::gguf_id >= 0)
+      pool_.run(up(rows, kLanes), [&](int64_t t) {
+        auto* tiles =
+            reinterpret_cast<typename F::Tile*>(w.tiles + (first_row / kLanes + t) * w.tile_row_bytes);
+        int64_t end = std::min(rows, (t + 1) * kLanes);
+        for (int64_t r = t * kLanes; r < end; ++r)
+          for (int64_t b = 0; b < n; ++b) {
+            typename F::Block block;
+            std::memcpy(&block, blocks + (r * n + b) * int64_t(sizeof block), sizeof block);
+            if (!F::finite(block) && bad[size_t(t)] < 0) bad[size_t(t)] = r * n + b;
+            F::pack(block, tiles[b], int(r % kLanes));
+          }
+      });
+  });
+  for (int64_t at : bad)
+    if (at >= 0) return BadValue{first_row + at / n, at % n};
+  return std::nullopt;
+}
+
+Tensor CpuDevice::scratch(int64_t rows, int64_t cols) {
+  int64_t stride = up(cols, kLanes) * kLanes;
+  return {arena_.take<float>(rows * stride), rows, cols, stride};
+}
+
+Routing CpuDevice::routing(int64_t rows, int64_t k) {
+  return {rows, k, arena_.take<int32_t>(rows * k), arena_.take<float>(rows * k)};
+}
+
+template <class Piece>
+void CpuDevice::run(int64_t n, Piece piece) {
+  if (!planning_) pool_.run(n, piece);
+}
+
+template <class Row>
+void CpuDevice::for_rows(int64_t rows, int64_t cols, Row row) {
+  int64_t pieces = std::clamp<int64_t>(rows * cols / kPieceValues, 1, pool_.threads() * kPiecesPerThread);
+  int64_t group = up(rows, pieces);
+  run(up(rows, group), [&](int64_t i) {
+    for (int64_t r = i * group; r < std::min(rows, (i + 1) * group); ++r) row(r);
+  });
+}
+
+void CpuDevice::embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) {
+  with_format(table.format, [&]<class F>() {
+    if constexpr (F::gguf_id >= 0)
+      for_rows(int64_t(tokens.size()), y.cols, [&](int64_t r) {
+        int64_t token = tokens[size_t(r)];
+        auto* tiles =
+            reinterpret_cast<const typename F::Tile*>(table.tiles + token / kLanes * table.tile_row_bytes);
+        float* out = y.row(r);
+        for (int64_t b = 0; b < table.cols / F::block_values; ++b, out += F::block_values) {
+          typename F::Block block;
+          F::unpack(tiles[b], int(token % kLanes), block);
+          F::decode(block, out);
+        }
+        if (scale != 1)
+          for (int64_t i = 0; i < y.cols; ++i) y.row(r)[i] *= scale;
+      });
+  });
+}
+
+void CpuDevice::rms_norm(Tensor x, const float* gain, float eps, Tensor y) {
+  for_rows(x.rows, x.cols, [&](int64_t r) { kernels_.rms_norm(x.row(r), gain, eps, y.row(r), x.cols); });
+}
+
+void CpuDevice::gated_rms_norm(Tensor x, Tensor z, const float* gain, float eps, Tensor y) {
+  for_rows(x.rows, x.cols * 4,
+           [&](int64_t r) { kernels_.gated_rms_norm(x.row(r), z.row(r), gain, eps, y.row(r), x.cols); });
+}
+
+void CpuDevice::l2_norm(Tensor x, float eps, float scale) {
+  for_rows(x.rows, x.cols, [&](int64_t r) { kernels_.l2_norm(x.row(r), eps, scale, x.cols); });
+}
+
+void CpuDevice::add(Tensor x, Tensor y) {
+  for_rows(x.rows, x.cols, [&](int64_t r) { kernels_.add(x.row(r), y.row(r), x.cols); });
+}
+
+void CpuDevice::swiglu(Tensor gate, Tensor up, Tensor y) {
+  for_rows(y.rows, y.cols * 4, [&](int64_t r) { kernels_.swiglu(gate.row(r), up.row(r), y.row(r), y.cols); });
+}
+
+void CpuDevice::sigmoid_gate(Tensor gate, Tensor y) {
+  for_rows(y.rows, y.cols * 4, [&](int64_t r) { kernels_.sigmoid_gate(gate.row(r), y.row(r), y.cols); });
+}
+
+void CpuDevice::gather(Tensor x, std::span<const int> rows, Tensor y) {
+  for_rows(int64_t(rows.size()), x.cols,
+           [&](int64_t r) { std::memcpy(y.row(r), x.row(rows[size_t(r)]), size_t(x.cols) * sizeof(float)); });
+}
+
+const void** CpuDevice::pack_rows(Tensor x, Format activation) {
+  const void** rows = arena_.take<const void*>(x.rows);
+  if (activation == format_of<F32>) {
+    for_rows(x.rows, 1, [&](int64_t r) { rows[r] = x.row(r); });
+    return rows;
+  }
+  int64_t n = x.cols / 32;
+  auto* blocks = arena_.take<I8x32::Block>(x.rows * n);
+  for_rows(x.rows, x.cols, [&](int64_t r) {
+    kernels_.pack_i8x32(x.row(r), blocks + r * n, x.cols);
+    rows[r] = blocks + r * n;
+  });
+  return rows;
+}
+
+void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
+  Scope scope(*this);
+  const void** packed[AllFormats::size] = {};
+  int64_t tile_rows = 0;
+  for (const Product& p : products) {
+    CHECK(p.w->w.cols == x.cols && p.y.cols == p.w->w.rows && p.y.rows == x.rows);
+    Format activation = info(p.w->w.format).activation;
+    if (!packed[int(activation)]) packed[int(activation)] = pack_rows(x, activation);
+    tile_rows += up(p.w->w.rows, kLanes);
+  }
+  float** y = arena_.take<float*>(x.rows * int64_t(products.size()));
+  // Pieces of `group` tile rows; those of one product follow those of the one before.
+  int64_t group = std::max<int64_t>(2, up(tile_rows, pool_.threads() * kPiecesPerThread) / 2 * 2), pieces = 0;
+  for (const Product& p : products) pieces += up(up(p.w->w.rows, kLanes), group);
+  if (planning_) return;
+  for (size_t i = 0; i < products.size(); ++i)
+    for (int64_t r = 0; r < x.rows; ++r) y[int64_t(i) * x.rows + r] = products[i].y.row(r);
+  run(pieces, [&](int64_t piece) {
+    size_t i = 0;
+    for (int64_t n; piece >= (n = up(up(products[i].w->w.rows, kLanes), group)); ++i) piece -= n;
+    const Linear& linear = *products[i].w;
+    const Weight& w = linear.w;
+    int64_t tile = piece * group, first = tile * kLanes;
+    // Each piece writes its own outputs: row pointers are offset on this thread's stack, a few rows at a
+    // time.
+    constexpr int64_t kRows = 512;
+    float* out[kRows];
+    for (int64_t r = 0; r < x.rows; r += kRows) {
+      int64_t m = std::min(kRows, x.rows - r);
+      for (int64_t j = 0; j < m; ++j) out[j] = y[int64_t(i) * x.rows + r + j] + first;
+      kernels_.matmul[int(w.format)](
+          {w.tiles + tile * w.tile_row_bytes, w.tile_row_bytes, std::min(group * kLanes, w.rows - first),
+           w.cols / info(w.format).block_values, packed[int(info(w.format).activation)] + r, out, m,
+           linear.bias ? linear.bias + first : nullptr, linear.scale});
+    }
+  });
+}
+
+void CpuDevice::rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) {
+  int64_t pairs = cos_sin.cols / 2;
+  for_rows(x.rows, heads * pairs * 4, [&](int64_t r) {
+    for (int64_t h = 0; h < heads; ++h)
+      kernels_.rope(x.row(r) + h * step, cos_sin.row(r), cos_sin.row(r) + pairs, pairs, halves);
+  });
+}
+
+void CpuDevice::store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const Span> spans,
+                         std::span<const PageView> pages) {
+  const int64_t dim = k.cols / kv_heads;
+  for (size_t s = 0; s < spans.size(); ++s)
+    for_rows(spans[s].rows, k.cols * 2, [&](int64_t i) {
+      int64_t position = spans[s].position + i, row = spans[s].first_row + i;
+      std::byte* layer = pages[s].pages[size_t(position / kPagePositions)] + pages[s].offset;
+      kernels_.store_kv[int(pages[s].format)](k.row(row), v.row(row), layer, kv_heads, dim,
+                                              position % kPagePositions);
+    });
+}
+
+// Queries that share a KV head go together: `wide` heads of `tall` rows, at most kMaxQueries.  When that
+// makes too few items for the threads and the keys reach over several segments, an item is one segment.
+void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, int64_t dim, float scale,
+                       std::span<const Span> spans, std::span<const PageView> pages, Tensor y) {
+  constexpr int64_t kSegment = 4096;
+  Scope scope(*this);
+  const int64_t shared = heads / kv_heads, wide = std::min<int64_t>(shared, kMaxQueries);
+  const int64_t tall = kMaxQueries / wide, groups = up(shared, wide), part = dim + 2;
+  for (size_t s = 0; s < spans.size(); ++s) {
+    const Span& span = spans[s];
+    const int64_t blocks = up(span.rows, tall), items = blocks * kv_heads * groups;
+    const int64_t segments = (span.position + span.rows - 1) / kSegment + 1;
+    const bool split = segments > 1 && items < 4 * pool_.threads();
+    float* parts = split ? arena_.take<float>(items * segments * kMaxQueries * part) : nullptr;
+
+    auto queries = [&](int64_t item) {  // without their parts
+      AttendArgs a{pages[s].pages.data(),
+                   pages[s].offset,
+                   item / groups % kv_heads,
+                   kv_heads,
+                   dim,
+                   scale,
+                   0,
+                   {},
+                   {},
+                   0,
+                   0,
+                   {}};
+      int64_t first = a.kv_head * shared + item % groups * wide,
+              end = std::min(first + wide, (a.kv_head + 1) * shared);
+      int64_t row = item / groups / kv_heads * tall;
+      for (int64_t r = row; r < std::min(row + tall, span.rows); ++r)
+        for (int64_t h = first; h < end; ++h) {
+          a.q[a.n] = q.row(span.first_row + r) + h * step;
+          a.position[a.n++] = span.position + r;
+        }
+      return a;
+    };
+    auto finish = [&](int64_t item, const AttendArgs& a, float* const* from) {
+      int64_t first = a.kv_head * shared + item % groups * wide,
+              n = std::min(wide, (a.kv_head + 1) * shared - first);
+      int64_t row = span.first_row + item / groups / kv_heads * tall;
+      for (int i = 0; i < a.n; ++i) kernels_.finish(from[i], y.row(row + i / n) + (first + i % n) * dim, dim);
+    };
+    if (!split) {
+      run(items, [&](int64_t item) {
+        AttendArgs a = queries(item);
+        float own[kMaxQueries][2 + 512];
+        for (int i = 0; i < a.n; ++i) a.part[i] = own[i];
+        a.end_segment = a.position[a.n - 1] / kSegment + 1;
+        kernels_.attend[int(pages[s].format)](a);
+        finish(item, a, a.part);
+      });
+      continue;
+    }
+    auto place = [&](int64_t item, int64_t segment, int i) {
+      return parts + ((item * segments + segment) * kMaxQueries + i) * part;
+    };
+    run(items * segments, [&](int64_t i) {
+      AttendArgs a = queries(i / segments);
+      a.first_segment = i % segments;
+      a.end_segment = a.first_segment + 1;
+      for (int j = 0; j < a.n; ++j) a.part[j] = place(i / segments, a.first_segment, j);
+      kernels_.attend[int(pages[s].format)](a);
+    });
+    run(items, [&](int64_t item) {
+      AttendArgs a = queries(item);
+      for (int j = 0; j < a.n; ++j) {
+        a.part[j] = place(item, 0, j);
+        for (int64_t g = 1; g <= a.position[j] / kSegment; ++g)
+          kernels_.merge(a.part[j], place(item, g, j), dim);
+      }
+      finish(item, a, a.part);
+    });
+  }
+}
+
+void CpuDevice::conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,
+                     std::span<const FixedView> states, Tensor y) {
+  constexpr int64_t kChannels = 512;
+  int64_t pieces = up(x.cols, kChannels);
+  run(pieces * int64_t(spans.size()), [&](int64_t i) {
+    const Span& s = spans[size_t(i / pieces)];
+    int64_t first = i % pieces * kChannels;
+    kernels_.conv({s.rows, taps, x.cols, first, std::min(kChannels, x.cols - first), x.row(s.first_row),
+                   x.stride, weight, states[size_t(i / pieces)].conv, y.row(s.first_row), y.stride});
+  });
+}
+
+void CpuDevice::delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) {
+  for_rows(alpha.rows, alpha.cols * 8,
+           [&](int64_t r) { kernels_.delta_gates(alpha.row(r), beta.row(r), a, dt, alpha.cols); });
+}
+
+void CpuDevice::delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
+                      std::span<const Span> spans, std::span<const FixedView> states, Tensor y) {
+  constexpr int64_t kStrip = 64;
+  const int64_t heads = decay.cols, key_dim = q.cols / key_heads, value_dim = v.cols / heads;
+  const int64_t strips = up(value_dim, kStrip), per_span = heads * strips;
+  run(per_span * int64_t(spans.size()), [&](int64_t i) {
+    const Span& s = spans[size_t(i / per_span)];
+    int64_t head = i % per_span / strips, first = i % strips * kStrip, r = s.first_row,
+            key = head % key_heads * key_dim;
+    kernels_.delta({s.rows, key_dim, value_dim, first, std::min(kStrip, value_dim - first), q.row(r) + key,
+                    k.row(r) + key, v.row(r) + head * value_dim, decay.row(r) + head, beta.row(r) + head,
+                    q.stride, v.stride, decay.stride,
+                    states[size_t(i / per_span)].recurrent + head * key_dim * value_dim,
+                    y.row(r) + head * value_dim, y.stride});
+  });
+}
+
+void CpuDevice::route(Tensor scores, Routing routing) {
+  Scope scope(*this);
+  Tensor p = scratch(scores.rows, scores.cols);
+  for_rows(scores.rows, scores.cols * 8, [&](int64_t r) {
+    float* row = p.row(r);
+    kernels_.softmax(scores.row(r), row, p.cols);
+    float sum = 0;
+    for (int64_t i = 0; i < routing.k; ++i) {  // a row has few choices: pick them one by one
+      int64_t best = 0;
+      for (int64_t e = 1; e < p.cols; ++e)
+        if (row[e] > row[best]) best = e;
+      routing.expert[r * routing.k + i] = int32_t(best);
+      routing.weight[r * routing.k + i] = row[best];
+      sum += row[best];
+      row[best] = -1;
+    }
+    for (int64_t i = 0; i < routing.k; ++i) routing.weight[r * routing.k + i] /= sum;
+  });
+}
+
+// Rows are grouped by expert, so that each chosen expert's weights are read once; a row's result does not
+// depend on it.
+void CpuDevice::matmul_experts(Tensor x, const Routing& routing, std::span<const ExpertProduct> products) {
+  Scope scope(*this);
+  const int64_t n = products[0].w->n, pairs = routing.rows * routing.k;
+  const int64_t repeat = x.rows == pairs ? 1 : routing.k;
+  CHECK(x.rows * repeat == pairs);
+  const void** packed[AllFormats::size] = {};
+  for (const ExpertProduct& p : products) {
+    Format activation = info(p.w->w.format).activation;
+    if (!packed[int(activation)]) packed[int(activation)] = pack_rows(x, activation);
+  }
+  int64_t *start = arena_.take<int64_t>(n + 1), *order = arena_.take<int64_t>(pairs),
+          *used = arena_.take<int64_t>(n);
+  if (planning_) return;
+  std::fill(start, start + n + 1, 0);
+  for (int64_t i = 0; i < pairs; ++i) ++start[routing.expert[i] + 1];
+  int64_t distinct = 0;
+  for (int64_t e = 0; e < n; ++e) {
+    if (start[e + 1] > 0) used[distinct++] = e;
+    start[e + 1] += start[e];
+  }
+  for (int64_t i = 0; i < pairs; ++i) order[start[routing.expert[i]]++] = i;
+  for (int64_t e = n; e > 0; --e) start[e] = start[e - 1];
+  start[0] = 0;
+  constexpr int64_t kTiles = 4;
+  int64_t per_expert = 0;
+  for (const ExpertProduct& p : products) per_expert += up(up(p.w->rows, kLanes), kTiles);
+  run(distinct * per_expert, [&](int64_t i) {
+    const int64_t e = used[i / per_expert];
+    int64_t piece = i % per_expert;
+    const ExpertProduct* p = products.data();
+    for (int64_t m; piece >= (m = up(up(p->w->rows, kLanes), kTiles)); ++p) piece -= m;
+    const Weight& w = p->w->w;
+    const int64_t tile = piece * kTiles, first = tile * kLanes, tiles_of_expert = up(p->w->rows, kLanes);
+    constexpr int64_t kRows = 64;
+    const void* in[kRows];
+    float* out[kRows];
+    for (int64_t j = start[e]; j < start[e + 1]; j += kRows) {
+      int64_t m = std::min(kRows, start[e + 1] - j);
+      for (int64_t r = 0; r < m; ++r) {
+        in[r] = packed[int(info(w.format).activation)][order[j + r] / repeat];
+        out[r] = p->y.row(order[j + r]) + first;
+      }
+      kernels_.matmul[int(w.format)]({w.tiles + (e * tiles_of_expert + tile) * w.tile_row_bytes,
+                                      w.tile_row_bytes, std::min(kTiles * kLanes, p->w->rows - first),
+                                      w.cols / info(w.format).block_values, in, out, m, nullptr,
+                                      p->w->scale ? p->w->scale[e] : 1});
+    }
+  });
+}
+
+void CpuDevice::combine(Tensor x, const Routing& routing, Tensor shared, Tensor gate, Tensor y) {
+  for_rows(y.rows, y.cols * routing.k, [&](int64_t r) {
+    float* out = y.row(r);
+    std::fill(out, out + y.cols, 0.0f);
+    for (int64_t i = r * routing.k; i < (r + 1) * routing.k; ++i)
+      kernels_.multiply_add(routing.weight[i], x.row(i), out, y.cols);
+    if (!shared.data) return;
+    kernels_.sigmoid(gate.row(r), 1);
+    kernels_.multiply_add(gate.row(r)[0], shared.row(r), out, y.cols);
+  });
+}
+
+}  // namespace invar::cpu

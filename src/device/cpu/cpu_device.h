@@ -1,0 +1,79 @@
+// The CPU as a device: cuts each operation into pieces for the threads and calls the tier's kernels.  How it
+// is cut changes speed only (docs/numbers.md, N2).  A new device is in planning: it counts weights and
+// scratch, and computes nothing, until `settle`.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/arena.h"
+#include "base/thread_pool.h"
+#include "device/cpu/kernels.h"
+#include "device/device.h"
+
+namespace invar::cpu {
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(const KernelTable& kernels, int threads) : kernels_(kernels), pool_(threads) {}
+  ~CpuDevice() override;
+
+  // Ends planning: weights are allocated from now on, and steps have this much scratch.  False: no memory.
+  bool settle(int64_t scratch_bytes);
+  int64_t scratch_bytes() const { return arena_.most(); }  // the most that a step has needed so far
+  ThreadPool& pool() { return pool_; }
+
+  Weight allocate(Format format, int64_t rows, int64_t cols) override;
+  std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows,
+                               const std::byte* blocks) override;
+  float* allocate_floats(int64_t n) override;
+  int64_t weight_bytes() const override { return weight_bytes_; }
+
+  void begin_step() override { arena_.reset(); }
+  Tensor scratch(int64_t rows, int64_t cols) override;
+  Routing routing(int64_t rows, int64_t k) override;
+  int64_t mark() const override { return arena_.used(); }
+  void release(int64_t mark) override { arena_.rewind(mark); }
+
+  void embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) override;
+  void rms_norm(Tensor x, const float* gain, float eps, Tensor y) override;
+  void matmul(Tensor x, std::span<const Product> products) override;
+  void add(Tensor x, Tensor y) override;
+  void gather(Tensor x, std::span<const int> rows, Tensor y) override;
+  void swiglu(Tensor gate, Tensor up, Tensor y) override;
+  void sigmoid_gate(Tensor gate, Tensor y) override;
+  void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) override;
+  void store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const Span> spans,
+                std::span<const PageView> pages) override;
+  void attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, int64_t dim, float scale,
+              std::span<const Span> spans, std::span<const PageView> pages, Tensor y) override;
+  void conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,
+            std::span<const FixedView> states, Tensor y) override;
+  void l2_norm(Tensor x, float eps, float scale) override;
+  void delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) override;
+  void delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
+             std::span<const Span> spans, std::span<const FixedView> states, Tensor y) override;
+  void gated_rms_norm(Tensor x, Tensor z, const float* gain, float eps, Tensor y) override;
+  void route(Tensor scores, Routing routing) override;
+  void matmul_experts(Tensor x, const Routing& routing, std::span<const ExpertProduct> products) override;
+  void combine(Tensor x, const Routing& routing, Tensor shared, Tensor gate, Tensor y) override;
+
+ private:
+  std::byte* allocate_bytes(int64_t bytes);
+  // row(r) for each row; rows of `cols` values are grouped so that a piece is worth a hand-over.
+  template <class Row>
+  void for_rows(int64_t rows, int64_t cols, Row row);
+  template <class Piece>
+  void run(int64_t n, Piece piece);
+  // The rows of x as `format`'s activations; pointers to them, one per row.
+  const void** pack_rows(Tensor x, Format activation);
+
+  const KernelTable& kernels_;
+  ThreadPool pool_;
+  Arena arena_;
+  bool planning_ = true;
+  int64_t weight_bytes_ = 0;
+  std::vector<std::pair<void*, int64_t>> mappings_;
+};
+
+}  // namespace invar::cpu

@@ -52,6 +52,8 @@ class Device {
   virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;  // y = silu(gate) * up
   virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;       // y *= sigmoid(gate)
 
+  // y (rows, 2 * pairs): cosines, then sines, of position * frequency[i], in fp64 and rounded once.
+  virtual void angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) = 0;
   // x: (rows, heads * step); the first 2 * pairs of each head turn by the angles of cos_sin (rows, 2 *
   // pairs): cosines, then sines.  halves: pairs are (i, i + pairs), else (2i, 2i + 1).
   virtual void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) = 0;
@@ -67,8 +69,8 @@ class Device {
   // x, y: (rows, channels); weight [taps][channels]; y = silu(convolution).
   virtual void conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,
                     std::span<const FixedView> states, Tensor y) = 0;
-  // Each row of x (a view of heads) to unit length, times scale.
-  virtual void l2_norm(Tensor x, float eps, float scale) = 0;
+  // Each head of x (rows, heads * dim) to length scale.
+  virtual void l2_norm(Tensor x, int64_t heads, float eps, float scale) = 0;
   // alpha -> exp(a softplus(alpha + dt)), beta -> sigmoid(beta): (rows, heads).
   virtual void delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) = 0;
   // The gated delta rule: q, k (rows, key_heads * key_dim), v, y (rows, heads * value_dim), decay, beta

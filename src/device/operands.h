@@ -23,6 +23,8 @@ struct Tensor {
   float* row(int64_t r) const { return data + r * stride; }
   // The columns [first, first + n) of every row.
   Tensor columns(int64_t first, int64_t n) const { return {data + first, rows, n, stride}; }
+  // The same columns, n floats further on.
+  Tensor shifted(int64_t n) const { return {data + n, rows, cols, stride}; }
   // Each row cut into `heads` rows of `width` columns, `step` floats apart; rows must be heads * step floats
   // apart.
   Tensor heads(int64_t heads, int64_t width, int64_t step) const { return {data, rows * heads, width, step}; }

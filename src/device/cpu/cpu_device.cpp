@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+
+#include "base/math.h"
 #include <sys/mman.h>
 
 namespace invar::cpu {
@@ -123,8 +125,11 @@ void CpuDevice::gated_rms_norm(Tensor x, Tensor z, const float* gain, float eps,
            [&](int64_t r) { kernels_.gated_rms_norm(x.row(r), z.row(r), gain, eps, y.row(r), x.cols); });
 }
 
-void CpuDevice::l2_norm(Tensor x, float eps, float scale) {
-  for_rows(x.rows, x.cols, [&](int64_t r) { kernels_.l2_norm(x.row(r), eps, scale, x.cols); });
+void CpuDevice::l2_norm(Tensor x, int64_t heads, float eps, float scale) {
+  const int64_t dim = x.cols / heads;
+  for_rows(x.rows, x.cols, [&](int64_t r) {
+    for (int64_t h = 0; h < heads; ++h) kernels_.l2_norm(x.row(r) + h * dim, eps, scale, dim);
+  });
 }
 
 void CpuDevice::add(Tensor x, Tensor y) {
@@ -193,6 +198,17 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
           {w.tiles + tile * w.tile_row_bytes, w.tile_row_bytes, std::min(group * kLanes, w.rows - first),
            w.cols / info(w.format).block_values, packed[int(info(w.format).activation)] + r, out, m,
            linear.bias ? linear.bias + first : nullptr, linear.scale});
+    }
+  });
+}
+
+void CpuDevice::angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) {
+  const int64_t pairs = int64_t(frequencies.size());
+  for_rows(y.rows, pairs * 64, [&](int64_t r) {
+    for (int64_t i = 0; i < pairs; ++i) {
+      auto [sin, cos] = math::sincos(double(positions[size_t(r)]) * frequencies[size_t(i)]);
+      y.row(r)[i] = float(cos);
+      y.row(r)[pairs + i] = float(sin);
     }
   });
 }

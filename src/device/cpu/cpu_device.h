@@ -42,6 +42,7 @@ class CpuDevice final : public Device {
   void gather(Tensor x, std::span<const int> rows, Tensor y) override;
   void swiglu(Tensor gate, Tensor up, Tensor y) override;
   void sigmoid_gate(Tensor gate, Tensor y) override;
+  void angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) override;
   void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) override;
   void store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const Span> spans,
                 std::span<const PageView> pages) override;
@@ -49,7 +50,7 @@ class CpuDevice final : public Device {
               std::span<const Span> spans, std::span<const PageView> pages, Tensor y) override;
   void conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,
             std::span<const FixedView> states, Tensor y) override;
-  void l2_norm(Tensor x, float eps, float scale) override;
+  void l2_norm(Tensor x, int64_t heads, float eps, float scale) override;
   void delta_gates(Tensor alpha, Tensor beta, const float* a, const float* dt) override;
   void delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
              std::span<const Span> spans, std::span<const FixedView> states, Tensor y) override;

@@ -1,0 +1,40 @@
+#include "models/model.h"
+
+namespace invar {
+
+void Vocabulary::load(Loader& loader, int64_t vocab, int64_t hidden) {
+  table = loader.table("token_embd", vocab, hidden);
+  norm = loader.vector("output_norm.weight", hidden);
+  if (loader.has("output.weight")) {
+    head = loader.linear("output", vocab, hidden);
+  } else {
+    head = table;
+    loader.count_read(head.w);
+  }
+}
+
+Tensor Vocabulary::embed(Step& s, int64_t hidden) const {
+  Tensor x = s.device.scratch(s.rows(), hidden);
+  s.device.embed(table.w, table.scale, s.batch.tokens, x);
+  return x;
+}
+
+Tensor Vocabulary::logits(Step& s, Tensor hidden) const {
+  const int64_t n = int64_t(s.batch.logit_rows.size());
+  Tensor rows = s.device.scratch(n, hidden.cols), y = s.device.scratch(n, head.w.rows);
+  s.device.gather(hidden, s.batch.logit_rows, rows);
+  s.device.matmul(rows, {{{&head, y}}});
+  return y;
+}
+
+Result<int64_t> vocabulary_size(const Loader& loader) {
+  const TensorEntry* t = loader.file().find("token_embd.weight");
+  if (!t) return Error{Code::BadFile, "token_embd.weight", "expected this tensor, found none of that name"};
+  const std::string key = loader.file().arch_key("vocab_size");
+  int64_t vocab = TRY(loader.keys().integer_or(key, t->rows, 1, 1 << 22));
+  if (vocab != t->rows)
+    return loader.keys().error(key, "expected " + std::to_string(t->rows) + ", the rows of token_embd.weight, found " + std::to_string(vocab));
+  return vocab;
+}
+
+}  // namespace invar

@@ -1,0 +1,49 @@
+// An architecture: reads its keys, takes its weights, runs a pass.  One file for each, and one line in registry.cpp.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "layers/loader.h"
+#include "layers/step.h"
+
+namespace invar {
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual int64_t vocab() const = 0;
+  virtual int64_t context_length() const = 0;             // of the file
+  virtual Tensor forward(Step& step) = 0;                 // last hidden rows, normed: (rows, hidden)
+  virtual Tensor logits(Step& step, Tensor hidden) = 0;   // (batch.logit_rows, vocab)
+};
+
+struct ModelDef {
+  const char* arch;  // the name in the file
+  // Faults of tensors are collected by the loader; what comes back as an error is a fault of a key.
+  Result<std::unique_ptr<Model>> (*load)(Loader& loader);
+};
+
+std::span<const ModelDef> all_models();
+const ModelDef* find_model(std::string_view arch);  // null when unknown
+
+// The head of every model here: output.weight, or the table of embeddings where the file has none.
+struct Vocabulary {
+  Linear table, head;
+  const float* norm = nullptr;  // output_norm
+
+  void load(Loader& loader, int64_t vocab, int64_t hidden);
+  Tensor embed(Step& s, int64_t hidden) const;
+  Tensor logits(Step& s, Tensor hidden) const;
+};
+
+// Rows of token_embd.weight, checked against A.vocab_size where the file has it.
+Result<int64_t> vocabulary_size(const Loader& loader);
+
+// Limits for keys that size something (spec: hostile metadata).
+constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096, kMaxHeadDim = 512;
+
+}  // namespace invar

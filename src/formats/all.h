@@ -1,4 +1,5 @@
-// The list of weight formats and what is derived from it.  A new format is its file, and here its include and name.
+// The list of weight formats and what is derived from it.  A new format is its file, and here its include and
+// name.
 #pragma once
 
 #include <array>
@@ -33,7 +34,8 @@ struct List {
   }
 };
 
-using AllFormats = List<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, MXFP4, NVFP4, I8x32>;
+using AllFormats =
+    List<F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, MXFP4, NVFP4, I8x32>;
 
 template <class F>
 constexpr Format format_of = Format(AllFormats::index<F>());

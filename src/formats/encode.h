@@ -1,5 +1,5 @@
-// What the encoders share: a grid of values with equal steps, and the choice of its step.  Every encoder first
-// rounds its scales as the block stores them, then rounds the codes against those.  Input is finite.
+// What the encoders share: a grid of values with equal steps, and the choice of its step.  Every encoder
+// first rounds its scales as the block stores them, then rounds the codes against those.  Input is finite.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,9 @@ struct Grid {
   int largest, offset;
   float step, low;
 
-  uint8_t code(float x) const { return uint8_t(rounded_ratio(x - low, step, -offset, largest - offset) + offset); }
+  uint8_t code(float x) const {
+    return uint8_t(rounded_ratio(x - low, step, -offset, largest - offset) + offset);
+  }
 
   double error(const float* values, int n) const {
     double sum = 0;
@@ -36,8 +38,8 @@ struct Grid {
   }
 };
 
-// The best of several steps of a grid without `low` and with as many codes below the offset as above, plus one; the
-// value of largest magnitude comes to lie near code 0.
+// The best of several steps of a grid without `low` and with as many codes below the offset as above, plus
+// one; the value of largest magnitude comes to lie near code 0.
 static inline float fit_step(const float* values, int n, int offset) {
   float extreme = 0, best = 0;
   for (int i = 0; i < n; ++i)

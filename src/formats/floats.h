@@ -1,4 +1,5 @@
-// F32, F16 and BF16 weights.  A tile is one k of 16 rows; the product is one fp32 fma per k and row, ascending.
+// F32, F16 and BF16 weights.  A tile is one k of 16 rows; the product is one fp32 fma per k and row,
+// ascending.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +67,9 @@ struct BF16 {
   };
 
   static void decode(const Block& b, float* values) { *values = float_of_bf16(b); }
-  static void encode(const float* values, Block& b) { b = bf16_of_float(std::clamp(*values, -kLargest, kLargest)); }
+  static void encode(const float* values, Block& b) {
+    b = bf16_of_float(std::clamp(*values, -kLargest, kLargest));
+  }
   static void pack(const Block& b, Tile& t, int lane) { t.value[lane] = b; }
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return (b & 0x7f80) != 0x7f80; }

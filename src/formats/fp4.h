@@ -1,7 +1,9 @@
 // MXFP4 and NVFP4: E2M1 values under a power of two per 32 weights (E8M0), or an unsigned E4M3 scale per 16.
-// Values are doubled to be whole and the scales halved to match.  A per-tensor scale of NVFP4 is outside the block.
+// Values are doubled to be whole and the scales halved to match.  A per-tensor scale of NVFP4 is outside the
+// block.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -15,7 +17,8 @@
 namespace invar {
 
 constexpr int kFp4Offset = 12;
-constexpr uint8_t kFp4[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // 2 * value + kFp4Offset
+constexpr uint8_t kFp4[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                              12, 11, 10, 9,  8,  6,  4,  0};  // 2 * value + kFp4Offset
 
 static inline float fp4_value(uint8_t code) { return float(kFp4[code] - kFp4Offset); }
 
@@ -23,7 +26,8 @@ static inline float fp4_value(uint8_t code) { return float(kFp4[code] - kFp4Offs
 static inline uint8_t fp4_code(float x) {
   int best = 0;
   for (int code = 1; code < 8; ++code)
-    if (std::fabs(std::fabs(x) - fp4_value(uint8_t(code))) < std::fabs(std::fabs(x) - fp4_value(uint8_t(best))))
+    if (std::fabs(std::fabs(x) - fp4_value(uint8_t(code))) <
+        std::fabs(std::fabs(x) - fp4_value(uint8_t(best))))
       best = code;
   return uint8_t(best > 0 && x < 0 ? best | 8 : best);
 }
@@ -47,6 +51,7 @@ struct MXFP4 {
   using Activation = I8x32;
   static constexpr const char* name = "MXFP4";
   static constexpr int gguf_id = 39, block_values = 32;
+  static constexpr int kLargestExponent = 252;  // 12 * 2^(252 - 128) is the last finite product
 
   struct Block {
     uint8_t exponent;  // scale of doubled values 2^(exponent - 128)
@@ -83,11 +88,9 @@ struct MXFP4 {
   // The largest magnitude falls into [4, 8) or [2, 4) of E2M1, whichever is better.
   static void encode(const float* values, Block& b) {
     float largest = largest_magnitude(values, 32);
-    int exponent = largest > 0 ? std::ilogb(largest) - 2 + 127 : 0;
-    b.exponent = uint8_t(exponent < 0 ? 0 : exponent);
-    if (largest > 0 && fp4_error(values, 32, scale_of(uint8_t(b.exponent + 1))) <
-                           fp4_error(values, 32, scale_of(b.exponent)))
-      ++b.exponent;
+    int exponent = largest > 0 ? std::clamp(std::ilogb(largest) - 2 + 127, 0, kLargestExponent - 1) : 0;
+    float low = scale_of(uint8_t(exponent)), high = scale_of(uint8_t(exponent + 1));
+    b.exponent = uint8_t(exponent + (fp4_error(values, 32, high) < fp4_error(values, 32, low)));
     uint8_t codes[32];
     for (int i = 0; i < 32; ++i) codes[i] = fp4_code(values[i] / scale_of(b.exponent));
     put_codes(codes, b);
@@ -107,7 +110,15 @@ struct MXFP4 {
     b.exponent = t.exponent[lane];
   }
 
-  static bool finite(const Block& b) { return b.exponent != 255; }
+  // 255 is NaN, and above kLargestExponent some values overflow.
+  static bool finite(const Block& b) {
+    if (b.exponent <= kLargestExponent) return true;
+    float values[32];
+    decode(b, values);
+    for (float v : values)
+      if (!std::isfinite(v)) return false;
+    return true;
+  }
 
   template <class V, int M>
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
@@ -126,8 +137,8 @@ struct NVFP4 {
   static constexpr int gguf_id = 40, block_values = 64;
 
   struct Block {
-    uint8_t scale[4];     // UE4M3 of 16 weights each
-    uint8_t code[4][8];   // [sub-block]: low nibbles its weights 0..7, high nibbles 8..15
+    uint8_t scale[4];    // UE4M3 of 16 weights each
+    uint8_t code[4][8];  // [sub-block]: low nibbles its weights 0..7, high nibbles 8..15
   };
   static_assert(sizeof(Block) == 36);
 
@@ -136,7 +147,8 @@ struct NVFP4 {
     uint8_t scale[kLanes][4];
   };
 
-  // Half of UE4M3: below 8 subnormal, m * 2^-10; from there on the bits of an fp32 moved down, its exponent 119 less.
+  // Half of UE4M3: below 8 subnormal, m * 2^-10; from there on the bits of an fp32 moved down, its exponent
+  // 119 less.
   static float scale_of(uint8_t byte) {
     if (byte == 0x7f) return 0;
     byte &= 0x7f;
@@ -205,13 +217,11 @@ struct NVFP4 {
       typename V::I sum[2][M];
       sum_products<V, kFp4Offset>(sum, w.code[s], x, s, kFp4);
       for (int h = 0; h < 2; ++h) {
-        // The product with a unit vector is one byte of each row; then as in scale_of.
-        typename V::I byte = V::dot7(V::set_int(0), bytes, 1 << 8 * (2 * s + h));
+        typename V::I byte = V::dot7(V::set_int(0), bytes, V::four(kUnit[2 * s + h]));  // then as in scale_of
         typename V::F number = V::to_float(byte);
         typename V::F normal =
             V::as_float(V::add_int(V::template shift_left_int<20>(byte), V::set_int(119 << 23)));
-        typename V::F scale =
-            V::select(V::less(number, V::set(8)), V::mul(number, V::set(0x1p-10f)), normal);
+        typename V::F scale = V::select(V::less(number, V::set(8)), V::mul(number, V::set(0x1p-10f)), normal);
         for (int m = 0; m < M; ++m)
           acc[m] = V::fma(V::to_float(sum[h][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
       }

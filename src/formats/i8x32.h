@@ -15,10 +15,10 @@ struct I8x32 {
 
   struct alignas(64) Block {
     int8_t code[32];
-    float scale;         // amax / 127
-    float sum;           // scale * float(code_sum)
-    float half_sum[2];   // scale * float(half_code_sum[h])
-    int32_t code_sum;    // of all 32 codes
+    float scale;        // amax / 127
+    float sum;          // scale * float(code_sum)
+    float half_sum[2];  // scale * float(half_code_sum[h])
+    int32_t code_sum;   // of all 32 codes
     int32_t half_code_sum[2];
     int32_t unused;
   };

@@ -1,5 +1,5 @@
-// What the K-quants share: the 12 bytes that hold eight 6-bit scales and eight 6-bit minimums in Q4_K and Q5_K (spec:
-// GGUF block layouts; the packing is that of ggml), and the encoders with scales of scales.
+// What the K-quants share: the 12 bytes that hold eight 6-bit scales and eight 6-bit minimums in Q4_K and
+// Q5_K (spec: GGUF block layouts; the packing is that of ggml), and the encoders with scales of scales.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ static inline void k_put_scales(const uint8_t* scale, const uint8_t* minimum, ui
 
 // 256 values as (d * scale) * code - dmin * minimum, scales and minimums 0..kLargestScale.
 template <int kSubBlocks, int kLargest, int kLargestScale>
-static inline void k_encode(const float* values, uint16_t& d, uint16_t& dmin, uint8_t* scale, uint8_t* minimum,
-                            uint8_t* codes) {
+static inline void k_encode(const float* values, uint16_t& d, uint16_t& dmin, uint8_t* scale,
+                            uint8_t* minimum, uint8_t* codes) {
   constexpr int kWidth = 256 / kSubBlocks;
   StepLow fit[kSubBlocks];
   float step = 0, low = 0;

@@ -1,7 +1,7 @@
-// Codes of 2..6 bits in a tile, and their integer dot products.  32 weights of 16 rows take as many loads of 64 bytes
-// as a code has bits.  A group is four neighbouring k: byte [row][k % 4] of some loads.  The table says which bits of
-// which loads make up the code of each of the eight groups; whole codes come first and the left-over top bits of the
-// bytes hold the last ones, so that most groups cost one mask.
+// Codes of 2..6 bits in a tile, and their integer dot products.  32 weights of 16 rows take as many loads of
+// 64 bytes as a code has bits.  A group is four neighbouring k: byte [row][k % 4] of some loads.  The table
+// says which bits of which loads make up the code of each of the eight groups; whole codes come first and the
+// left-over top bits of the bytes hold the last ones, so that most groups cost one mask.
 #pragma once
 
 #include <array>
@@ -117,10 +117,14 @@ template <class V, int kGroup, int kBits>
   return code;
 }
 
-// sum[part][m] = integer dot of part `part` of 32 weights, code - kOffset each, with block s of activation row m.
-// With a table the weight is table[code] - kOffset.
+// With V::dot7 these pick one byte of each row.
+constexpr int8_t kUnit[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
+
+// sum[part][m] = integer dot of part `part` of 32 weights, code - kOffset each, with block s of activation
+// row m. With a table the weight is table[code] - kOffset.
 template <class V, int kOffset, int kParts, int M, int kBits>
-[[gnu::always_inline]] static inline void sum_products(typename V::I (&sum)[kParts][M], const Packed<kBits>& w,
+[[gnu::always_inline]] static inline void sum_products(typename V::I (&sum)[kParts][M],
+                                                       const Packed<kBits>& w,
                                                        const I8x32::Block* const (&x)[M], int s,
                                                        const uint8_t* table = nullptr) {
   static_assert(kParts == 1 || kParts == 2);

@@ -1,5 +1,6 @@
-// Q2_K: 256 weights in 16 sub-blocks of 16; a sub-block has a 4-bit scale and a 4-bit minimum over f16 factors;
-// value = (d * sc) * code - (dmin * mn).  A tile is as large as its file blocks: the scales keep their nibbles.
+// Q2_K: 256 weights in 16 sub-blocks of 16; a sub-block has a 4-bit scale and a 4-bit minimum over f16
+// factors; value = (d * sc) * code - (dmin * mn).  A tile is as large as its file blocks: the scales keep
+// their nibbles.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +91,7 @@ struct Q2_K {
       typename V::B scales = V::and_bytes(pairs, low);
       typename V::B minimums = V::and_bytes(V::template shift_right<4>(pairs), low);
       for (int h = 0; h < 2; ++h) {
-        const int32_t pick = 1 << 8 * (2 * (s % 2) + h);  // a product with a unit vector is one byte of each row
+        const auto pick = V::four(kUnit[2 * (s % 2) + h]);
         typename V::F scale = V::mul(d, V::to_float(V::dot7(V::set_int(0), scales, pick)));
         typename V::F minimum = V::mul(dmin, V::to_float(V::dot7(V::set_int(0), minimums, pick)));
         for (int m = 0; m < M; ++m) {

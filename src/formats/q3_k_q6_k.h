@@ -1,6 +1,6 @@
 // Q3_K and Q6_K: 256 weights in 16 sub-blocks of 16 with signed scales under one f16 factor;
-// value = (d * scale) * (code - 4) or (code - 32).  Q3_K's scales have 6 bits in the file and are bytes in a tile
-// (3.6 % more memory); Q6_K's are bytes in both.
+// value = (d * scale) * (code - 4) or (code - 32).  Q3_K's scales have 6 bits in the file and are bytes in a
+// tile (3.6 % more memory); Q6_K's are bytes in both.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,11 @@
 namespace invar {
 
 struct Q3_K_Block {
-  uint8_t high[32];    // bit s of byte l: third bit of weight 32s + l
-  uint8_t low[64];     // bits 2j, 2j + 1 of byte 32h + l: weight 128h + 32j + l
-  uint8_t scales[12];  // scale + 32: nibbles of bytes 0..7 (low ones first), then pairs of bits of bytes 8..11
-  uint16_t d;          // f16
+  uint8_t high[32];  // bit s of byte l: third bit of weight 32s + l
+  uint8_t low[64];   // bits 2j, 2j + 1 of byte 32h + l: weight 128h + 32j + l
+  uint8_t
+      scales[12];  // scale + 32: nibbles of bytes 0..7 (low ones first), then pairs of bits of bytes 8..11
+  uint16_t d;      // f16
   static constexpr int kBits = 3, kLargestScale = 31;
 
   void get(uint8_t* codes, int8_t* scale) const {
@@ -50,8 +51,8 @@ struct Q3_K_Block {
 static_assert(sizeof(Q3_K_Block) == 110);
 
 struct Q6_K_Block {
-  uint8_t low[128];   // byte 64h + 32j + l: low nibble weight 128h + 32j + l, high nibble 64 later (j < 2)
-  uint8_t high[64];   // bits 2j, 2j + 1 of byte 32h + l: high bits of weight 128h + 32j + l
+  uint8_t low[128];  // byte 64h + 32j + l: low nibble weight 128h + 32j + l, high nibble 64 later (j < 2)
+  uint8_t high[64];  // bits 2j, 2j + 1 of byte 32h + l: high bits of weight 128h + 32j + l
   int8_t scales[16];
   uint16_t d;  // f16
   static constexpr int kBits = 6, kLargestScale = 127;

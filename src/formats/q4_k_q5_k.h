@@ -1,6 +1,6 @@
-// Q4_K and Q5_K: 256 weights in 8 sub-blocks of 32; a sub-block has a 6-bit scale and a 6-bit minimum over f16
-// factors; value = (d * sc) * code - (dmin * mn).  In a tile the scales are bytes: up to 2.8 % more memory, no
-// unpacking.
+// Q4_K and Q5_K: 256 weights in 8 sub-blocks of 32; a sub-block has a 6-bit scale and a 6-bit minimum over
+// f16 factors; value = (d * sc) * code - (dmin * mn).  In a tile the scales are bytes: up to 2.8 % more
+// memory, no unpacking.
 #pragma once
 
 #include <cstdint>
@@ -123,7 +123,8 @@ struct ScaleMin256 {
       V::fetch_ahead(w, s, 8);
       typename V::I sum[1][M];
       sum_products<V, 0>(sum, w.code[s], x, s);
-      typename V::F scale = V::mul(d, V::load_u8(w.scale[s])), minimum = V::mul(dmin, V::load_u8(w.minimum[s]));
+      typename V::F scale = V::mul(d, V::load_u8(w.scale[s])),
+                    minimum = V::mul(dmin, V::load_u8(w.minimum[s]));
       for (int m = 0; m < M; ++m) {
         acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
         acc[m] = V::fnma(minimum, V::set(x[m][s].sum), acc[m]);

@@ -1,6 +1,6 @@
 // Q4_0, Q4_1, Q5_0, Q5_1: 32 codes of 4 or 5 bits share an f16 scale and, in the _1 formats, an f16 minimum.
-// value = d * (code - half) or d * code + m.  Low nibbles of `low` are weights 0..15, high nibbles 16..31; a fifth bit
-// of weight i is bit i of `high`.
+// value = d * (code - half) or d * code + m.  Low nibbles of `low` are weights 0..15, high nibbles 16..31; a
+// fifth bit of weight i is bit i of `high`.
 #pragma once
 
 #include <cstdint>

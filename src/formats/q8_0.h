@@ -36,7 +36,8 @@ struct Q8_0 {
     float largest = 0;
     for (int i = 0; i < 32; ++i) largest = std::fmax(largest, std::fabs(values[i]));
     b.scale = f16_clamped(largest / 127);
-    for (int i = 0; i < 32; ++i) b.code[i] = int8_t(rounded_ratio(values[i], float_of_f16(b.scale), -127, 127));
+    for (int i = 0; i < 32; ++i)
+      b.code[i] = int8_t(rounded_ratio(values[i], float_of_f16(b.scale), -127, 127));
   }
 
   static void pack(const Block& b, Tile& t, int lane) {

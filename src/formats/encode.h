@@ -16,7 +16,7 @@ static inline uint16_t f16_clamped(float x) { return f16_of_float(std::clamp(x, 
 // The nearest whole number to x / unit within [least, largest]; 0 without a unit.
 static inline int rounded_ratio(float x, float unit, int least, int largest) {
   if (unit == 0) return 0;
-  return int(std::clamp(std::nearbyint(x / unit), float(least), float(largest)));
+  return int(std::lrint(std::clamp(x / unit, float(least), float(largest))));
 }
 
 // Values step * (code - offset) + low for codes 0..largest.

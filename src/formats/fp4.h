@@ -24,12 +24,9 @@ static inline float fp4_value(uint8_t code) { return float(kFp4[code] - kFp4Offs
 
 // The nearest value, of two the smaller; never -0.
 static inline uint8_t fp4_code(float x) {
-  int best = 0;
-  for (int code = 1; code < 8; ++code)
-    if (std::fabs(std::fabs(x) - fp4_value(uint8_t(code))) <
-        std::fabs(std::fabs(x) - fp4_value(uint8_t(best))))
-      best = code;
-  return uint8_t(best > 0 && x < 0 ? best | 8 : best);
+  int code = 0;
+  for (float middle : {0.5f, 1.5f, 2.5f, 3.5f, 5.0f, 7.0f, 10.0f}) code += std::fabs(x) > middle;
+  return uint8_t(code > 0 && x < 0 ? code | 8 : code);
 }
 
 static inline double fp4_error(const float* values, int n, float scale) {
@@ -156,10 +153,9 @@ struct NVFP4 {
   }
 
   static uint8_t nearest_scale(float x) {
-    uint8_t best = 0;
-    for (uint8_t byte = 1; byte < 0x7f; ++byte)
-      if (std::fabs(scale_of(byte) - x) < std::fabs(scale_of(best) - x)) best = byte;
-    return best;
+    if (x < 0x1p-7f) return uint8_t(std::lrint(x * 0x1p10f));
+    uint32_t above = std::bit_cast<uint32_t>(x) - (119u << 23) + (1u << 19);
+    return uint8_t(std::min(above >> 20, 0x7eu));
   }
 
   static void get_codes(const Block& b, uint8_t* codes) {

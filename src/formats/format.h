@@ -5,11 +5,10 @@
 //     static constexpr const char* name;          // as GGUF tools print it
 //     static constexpr int gguf_id, block_values;
 //     struct Block;                               // as the file has it, along one row
-//     struct Tile;                                // the same block of 16 rows, as the kernels read it
-//     static void decode(const Block&, float* values);
-//     static void encode(const float* values, Block&);    // round to nearest
-//     static void pack(const Block&, Tile&, int lane);    // exact: unpack gives the bytes back
-//     static void unpack(const Tile&, int lane, Block&);
+//     struct Tile;                                // the same block of 16 rows, as the kernels read it:
+//     packed.h static void decode(const Block&, float* values); static void encode(const float* values,
+//     Block&);    // finite values; never a scale that is not static void pack(const Block&, Tile&, int
+//     lane);    // exact: unpack gives the bytes back static void unpack(const Tile&, int lane, Block&);
 //     static bool finite(const Block&);                   // no NaN and no infinity in scales or values
 //     template <class V, int M>                           // one tile times M activation rows
 //     static void dot(typename V::F (&acc)[M], const Tile&, const typename Activation::Block* const (&x)[M]);

@@ -189,11 +189,12 @@ TEST(Formats, FiniteRefusesOtherScales) {
   MXFP4::Block mx{};
   mx.exponent = 254;
   EXPECT_TRUE(MXFP4::finite(mx));  // all values 0
-  mx.code[3] = 0x70;
+  mx.code.low[3] = 0x70;
   EXPECT_FALSE(MXFP4::finite(mx));  // 12 * 2^126
   mx.exponent = 252;
   EXPECT_TRUE(MXFP4::finite(mx));
-  mx = {255, {}};
+  mx = {};
+  mx.exponent = 255;
   EXPECT_FALSE(MXFP4::finite(mx));
 
   for (int s = 0; s < 4; ++s)

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/half.h"
+#include "formats/codes.h"
 #include "formats/format.h"
 #include "formats/i8x32.h"
 #include "formats/packed.h"
@@ -52,7 +53,7 @@ struct MXFP4 {
 
   struct Block {
     uint8_t exponent;  // scale of doubled values 2^(exponent - 128)
-    uint8_t code[16];  // low nibbles weights 0..15, high nibbles 16..31
+    CodesOf32<4> code;
   };
   static_assert(sizeof(Block) == 17);
 
@@ -65,20 +66,9 @@ struct MXFP4 {
     return std::bit_cast<float>(exponent == 0 ? 0x00400000u : uint32_t(exponent) << 23) * 0.5f;
   }
 
-  static void get_codes(const Block& b, uint8_t* codes) {
-    for (int i = 0; i < 16; ++i) {
-      codes[i] = b.code[i] & 15;
-      codes[i + 16] = b.code[i] >> 4;
-    }
-  }
-
-  static void put_codes(const uint8_t* codes, Block& b) {
-    for (int i = 0; i < 16; ++i) b.code[i] = uint8_t(codes[i] | codes[i + 16] << 4);
-  }
-
   static void decode(const Block& b, float* values) {
     uint8_t codes[32];
-    get_codes(b, codes);
+    b.code.get(codes);
     for (int i = 0; i < 32; ++i) values[i] = fp4_value(codes[i]) * scale_of(b.exponent);
   }
 
@@ -90,12 +80,12 @@ struct MXFP4 {
     b.exponent = uint8_t(exponent + (fp4_error(values, 32, high) < fp4_error(values, 32, low)));
     uint8_t codes[32];
     for (int i = 0; i < 32; ++i) codes[i] = fp4_code(values[i] / scale_of(b.exponent));
-    put_codes(codes, b);
+    b.code.put(codes);
   }
 
   static void pack(const Block& b, Tile& t, int lane) {
     uint8_t codes[32];
-    get_codes(b, codes);
+    b.code.get(codes);
     t.code.put(lane, codes);
     t.exponent[lane] = b.exponent;
   }
@@ -103,7 +93,7 @@ struct MXFP4 {
   static void unpack(const Tile& t, int lane, Block& b) {
     uint8_t codes[32];
     t.code.get(lane, codes);
-    put_codes(codes, b);
+    b.code.put(codes);
     b.exponent = t.exponent[lane];
   }
 
@@ -119,6 +109,7 @@ struct MXFP4 {
 
   template <class V, int M>
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    V::fetch_ahead(w, 0, 1);
     typename V::I sum[1][M];
     sum_products<V, kFp4Offset>(sum, w.code, x, 0, kFp4);
     typename V::I bits = V::template shift_left_int<23>(V::to_int(V::load_u8(w.exponent)));
@@ -210,6 +201,7 @@ struct NVFP4 {
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
     const typename V::B bytes = V::load_bytes(w.scale);
     for (int s = 0; s < 2; ++s) {
+      V::fetch_ahead(w, s, 2);
       typename V::I sum[2][M];
       sum_products<V, kFp4Offset>(sum, w.code[s], x, s, kFp4);
       for (int h = 0; h < 2; ++h) {

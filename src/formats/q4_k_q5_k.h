@@ -6,53 +6,13 @@
 #include <cstdint>
 
 #include "base/half.h"
+#include "formats/codes.h"
 #include "formats/format.h"
 #include "formats/i8x32.h"
 #include "formats/k_scales.h"
 #include "formats/packed.h"
 
 namespace invar {
-
-template <int kBits>
-struct CodesOf256;  // as the file has them
-
-template <>
-struct CodesOf256<4> {
-  uint8_t low[128];  // byte 32c + l: low nibble weight 64c + l, high nibble weight 64c + 32 + l
-
-  void get(uint8_t* codes) const {
-    for (int c = 0; c < 4; ++c)
-      for (int l = 0; l < 32; ++l) {
-        codes[64 * c + l] = low[32 * c + l] & 15;
-        codes[64 * c + 32 + l] = low[32 * c + l] >> 4;
-      }
-  }
-  void put(const uint8_t* codes) {
-    for (int c = 0; c < 4; ++c)
-      for (int l = 0; l < 32; ++l)
-        low[32 * c + l] = uint8_t((codes[64 * c + l] & 15) | (codes[64 * c + 32 + l] & 15) << 4);
-  }
-};
-
-template <>
-struct CodesOf256<5> {
-  uint8_t high[32];  // bit s of byte l: fifth bit of weight 32s + l
-  CodesOf256<4> low;
-
-  void get(uint8_t* codes) const {
-    low.get(codes);
-    for (int s = 0; s < 8; ++s)
-      for (int l = 0; l < 32; ++l) codes[32 * s + l] |= uint8_t((high[l] >> s & 1) << 4);
-  }
-  void put(const uint8_t* codes) {
-    low.put(codes);
-    for (int l = 0; l < 32; ++l) {
-      int bits = 0;
-      for (int s = 0; s < 8; ++s) bits |= codes[32 * s + l] >> 4 << s;
-      high[l] = uint8_t(bits);
-    }
-  }
-};
 
 template <int kBits>
 struct ScaleMin256 {

@@ -4,53 +4,15 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "base/half.h"
+#include "formats/codes.h"
 #include "formats/encode.h"
 #include "formats/format.h"
 #include "formats/i8x32.h"
 #include "formats/packed.h"
 
 namespace invar {
-
-template <int kBits>
-struct CodesOf32;  // as the file has them
-
-template <>
-struct CodesOf32<4> {
-  uint8_t low[16];
-
-  void get(uint8_t* codes) const {
-    for (int i = 0; i < 16; ++i) {
-      codes[i] = low[i] & 15;
-      codes[i + 16] = low[i] >> 4;
-    }
-  }
-  void put(const uint8_t* codes) {
-    for (int i = 0; i < 16; ++i) low[i] = uint8_t(codes[i] | codes[i + 16] << 4);
-  }
-};
-
-template <>
-struct CodesOf32<5> {
-  uint8_t high[4], low[16];
-
-  void get(uint8_t* codes) const {
-    uint32_t bits;
-    std::memcpy(&bits, high, 4);
-    for (int i = 0; i < 16; ++i) {
-      codes[i] = uint8_t((low[i] & 15) | (bits >> i & 1) << 4);
-      codes[i + 16] = uint8_t(low[i] >> 4 | (bits >> (i + 16) & 1) << 4);
-    }
-  }
-  void put(const uint8_t* codes) {
-    uint32_t bits = 0;
-    for (int i = 0; i < 32; ++i) bits |= uint32_t(codes[i] >> 4) << i;
-    std::memcpy(high, &bits, 4);
-    for (int i = 0; i < 16; ++i) low[i] = uint8_t((codes[i] & 15) | (codes[i + 16] & 15) << 4);
-  }
-};
 
 // value = d * (code - 2^(kBits - 1))
 template <int kBits>
@@ -100,6 +62,7 @@ struct Offset32 {
 
   template <class V, int M>
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    V::fetch_ahead(w, 0, 1);
     typename V::I sum[1][M];
     sum_products<V, kOffset>(sum, w.code, x, 0);
     typename V::F d = V::load_f16(w.d);
@@ -160,6 +123,7 @@ struct Range32 {
 
   template <class V, int M>
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    V::fetch_ahead(w, 0, 1);
     typename V::I sum[1][M];
     sum_products<V, 0>(sum, w.code, x, 0);
     typename V::F d = V::load_f16(w.d), low = V::load_f16(w.m);

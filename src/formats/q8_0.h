@@ -54,6 +54,7 @@ struct Q8_0 {
 
   template <class V, int M>
   static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
+    V::fetch_ahead(w, 0, 1);
     typename V::I sum[M];
     for (int m = 0; m < M; ++m) sum[m] = V::set_int(-128 * x[m]->code_sum);
     for (int i = 0; i < 8; ++i) {

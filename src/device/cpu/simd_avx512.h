@@ -115,8 +115,9 @@ struct Avx512 {
   template <class Tile>
   static void fetch_ahead(const Tile& tile, int s, int n) {
     constexpr int kLines = (int(sizeof(Tile)) + 63) / 64, kTiles = 4096 / int(sizeof(Tile)) + 2;
-    const char* p = reinterpret_cast<const char*>(&tile + kTiles);
-    for (int i = kLines * s / n; i < kLines * (s + 1) / n; ++i) _mm_prefetch(p + 64 * i, _MM_HINT_T0);
+    const int lines = (kLines + n - 1) / n;  // the same for every part, so that the loop unrolls
+    const char* p = reinterpret_cast<const char*>(&tile + kTiles) + 64 * lines * s;
+    for (int i = 0; i < lines; ++i) _mm_prefetch(p + 64 * i, _MM_HINT_T0);
   }
 };
 

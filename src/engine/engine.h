@@ -9,12 +9,11 @@
 #include <string>
 
 #include "base/result.h"
-#include "device/operands.h"
+#include "device/cpu/cpu_device.h"
+#include "models/model.h"
+#include "state/state.h"
 
 namespace invar {
-
-class ModelFile;
-class SequenceState;
 
 struct EngineOptions {
   int threads = 0;           // 0: what the affinity mask and the cgroup allow
@@ -26,31 +25,49 @@ struct EngineOptions {
 };
 
 struct EngineMemory {
-  int64_t weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;
+  int64_t weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;  // state: of one sequence of `context` positions
   int64_t allowed_bytes = 0;
 };
 
 class Engine {
  public:
   enum class Rows { None, Last, All };  // which rows' logits are wanted
+  // Hears a wanted row; false stops the pass after it.
+  using OnLogits = std::function<bool(int64_t position, std::span<const float> logits)>;
 
   // Refuses before loading what does not fit, with the sum.  `progress` hears the loaded share, 0..1.
   static Result<std::unique_ptr<Engine>> open(const ModelFile& file, const EngineOptions& options,
                                               const std::function<void(double)>& progress = {});
-  virtual ~Engine() = default;
 
-  virtual const EngineOptions& settings() const = 0;  // the values in force
-  virtual const EngineMemory& memory() const = 0;
-  virtual int64_t vocab() const = 0;
-  virtual int64_t context() const = 0;  // positions that one sequence may have
-  virtual int64_t bytes_per_token(int64_t depth) const = 0;  // weights and state that one decoded token reads and writes
+  const EngineOptions& settings() const { return settings_; }  // the values in force
+  const EngineMemory& memory() const { return memory_; }
+  int64_t vocab() const { return model_->vocab(); }
+  int64_t context() const { return settings_.context; }  // positions that one sequence may have
+  // Weights and state that decoding one token after `depth` others reads and writes.
+  int64_t bytes_per_token(int64_t depth) const;
 
-  virtual std::unique_ptr<SequenceState> new_sequence() = 0;  // empty
+  std::unique_ptr<SequenceState> new_sequence() { return SequenceState::make(*pool_); }  // null: the last one lives
 
-  // Appends the tokens to the sequence, `chunk` rows a pass.  `on_logits` gets each wanted row, positions ascending, and
-  // stops the pass after it by returning false.  Tokens are in range and fit the context: the caller checked.
-  virtual Status forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,
-                         const std::function<bool(int64_t position, std::span<const float> logits)>& on_logits) = 0;
+  // Appends the tokens to the sequence, `chunk` rows a pass.  on_logits gets each wanted row, positions ascending.
+  // Tokens are in range and fit the context: the caller checked.
+  Status forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows, const OnLogits& on_logits);
+
+ private:
+  Engine() = default;
+  Status settle(const ModelFile& file, const ModelDef& def, const std::function<void(double)>& progress);
+  int64_t planned_scratch(Model& model, int64_t context);
+
+  static constexpr int kLogitRows = 16;  // rows of logits that are in memory at once
+
+  EngineOptions settings_;
+  EngineMemory memory_;
+  KvFormat kv_ = KvFormat::F16;
+  std::unique_ptr<cpu::CpuDevice> device_;
+  std::unique_ptr<Model> model_;
+  std::vector<StateSpec> layout_;
+  std::unique_ptr<StatePool> pool_;
+  int64_t read_bytes_ = 0;
+  Batch batch_;
 };
 
 }  // namespace invar

@@ -73,7 +73,8 @@ Result<Json> chat_variables(const ChatInput& input, const Tokenizer& tokenizer, 
   };
   Json out = Json::object();
   out["bos_token"] = piece_text(tokenizer, tokenizer.bos());
-  out["eos_token"] = piece_text(tokenizer, tokenizer.eos().empty() ? std::nullopt : std::optional(tokenizer.eos()[0]));
+  out["eos_token"] =
+      piece_text(tokenizer, tokenizer.eos().empty() ? std::nullopt : std::optional(tokenizer.eos()[0]));
   out["messages"] = TRY(marked(prepare_messages(input.messages)));
   out["tools"] = TRY(marked(input.tools));
   out["documents"] = TRY(marked(input.documents));
@@ -107,7 +108,8 @@ Result<std::string> ChatTemplate::render(const Json& variables, int64_t now_unix
 Result<std::string> ChatTemplate::render_text(std::string_view variables, int64_t now_unix) const {
   tk_buf buf;
   char* message = nullptr;
-  const tk_code code = tk_template_render(kit_.get(), variables.data(), variables.size(), now_unix, &buf, &message);
+  const tk_code code =
+      tk_template_render(kit_.get(), variables.data(), variables.size(), now_unix, &buf, &message);
   if (code != TK_OK) return textkit_error(code, message, kWhere);
   return take_text(buf);
 }

@@ -18,8 +18,8 @@ namespace invar {
 // What a request says; all strings in it come from outside.
 struct ChatInput {
   Json messages = Json::array();
-  Json tools;      // null: none
-  Json documents;  // null: none
+  Json tools;                     // null: none
+  Json documents;                 // null: none
   Json options = Json::object();  // further variables, for example enable_thinking
   bool add_generation_prompt = true;
 };

@@ -32,18 +32,20 @@ int nesting(std::string_view text) {
 Result<Json> parse_json(std::string_view text, const std::string& where) {
   const auto fault = [&](std::string message) { return Error{Code::BadRequest, where, std::move(message)}; };
   if (text.size() > kMaxBytes) {
-    return fault("JSON: at most " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
+    return fault("JSON: at most " + std::to_string(kMaxBytes) + " bytes, found " +
+                 std::to_string(text.size()));
   }
   if (const int depth = nesting(text); depth > kMaxNesting) {
-    return fault("JSON: at most " + std::to_string(kMaxNesting) + " nested values, found " + std::to_string(depth));
+    return fault("JSON: at most " + std::to_string(kMaxNesting) + " nested values, found " +
+                 std::to_string(depth));
   }
   try {
     return Json::parse(text);
-  } catch (const Json::exception& e) {
-    return fault(std::string("JSON: ") + e.what());
-  }
+  } catch (const Json::exception& e) { return fault(std::string("JSON: ") + e.what()); }
 }
 
-std::string json_text(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string json_text(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace invar

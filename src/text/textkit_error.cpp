@@ -7,9 +7,12 @@ namespace {
 Code code_of(tk_code code) {
   switch (code) {
     case TK_BAD_VOCAB:
-    case TK_TEMPLATE_SYNTAX: return Code::BadFile;
-    case TK_UNSUPPORTED: return Code::Unsupported;
-    default: return Code::BadRequest;
+    case TK_TEMPLATE_SYNTAX:
+      return Code::BadFile;
+    case TK_UNSUPPORTED:
+      return Code::Unsupported;
+    default:
+      return Code::BadRequest;
   }
 }
 

@@ -65,7 +65,8 @@ Result<Json> answer(const Json& request, std::optional<Tokenizer>& tokenizer) {
     return Json{{"ids", ids}, {"pieces", pieces}};
   }
   const ChatTemplate chat = TRY(ChatTemplate::make(request["template"].get<std::string>()));
-  return Json{{"text", TRY(chat.render_text(request["variables"].get<std::string>(), request.value("now", 0)))}};
+  return Json{
+      {"text", TRY(chat.render_text(request["variables"].get<std::string>(), request.value("now", 0)))}};
 }
 
 }  // namespace

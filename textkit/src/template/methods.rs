@@ -75,7 +75,6 @@ fn list_method(object: &Value, method: &str, args: &Args) -> Result<(Value, usiz
 }
 
 fn string_method(s: &str, method: &str, args: &Args) -> Result<(Value, usize), Error> {
-    let all = |test: fn(char) -> bool| Value::from(!s.is_empty() && s.chars().all(test));
     Ok(match method {
         "upper" => (s.to_uppercase().into(), 0),
         "lower" => (s.to_lowercase().into(), 0),
@@ -110,12 +109,12 @@ fn string_method(s: &str, method: &str, args: &Args) -> Result<(Value, usize), E
         "startswith" | "endswith" => (begins_or_ends(s, method == "startswith", args)?.into(), 3),
         "find" | "rfind" | "index" | "rindex" | "count" => (find(s, method, args)?, 3),
         "join" => (join(s, &args.need(0, "iterable")?)?, 1),
-        "isdigit" => (all(|c| is_decimal(c) || "\u{b2}\u{b3}\u{b9}".contains(c)), 0),
-        "isdecimal" => (all(is_decimal), 0),
-        "isnumeric" => (all(char::is_numeric), 0),
-        "isalpha" => (all(char::is_alphabetic), 0),
-        "isalnum" => (all(char::is_alphanumeric), 0),
-        "isspace" => (all(is_space), 0),
+        "isdigit" => (is_digit(s).into(), 0),
+        "isdecimal" => (is_decimal(s).into(), 0),
+        "isnumeric" => (is_numeric(s).into(), 0),
+        "isalpha" => (is_alpha(s).into(), 0),
+        "isalnum" => (is_alnum(s).into(), 0),
+        "isspace" => ((!s.is_empty() && s.chars().all(is_space)).into(), 0),
         "isascii" => (s.is_ascii().into(), 0),
         "islower" => ((s.chars().any(char::is_lowercase) && !s.chars().any(char::is_uppercase)).into(), 0),
         "isupper" => ((s.chars().any(char::is_uppercase) && !s.chars().any(char::is_lowercase)).into(), 0),
@@ -231,15 +230,4 @@ fn format_braces(s: &str, args: &Args) -> Result<Value, Error> {
         values.push(minijinja::value::Kwargs::from_iter(named?).into());
     }
     Ok(format(FormatStyle::StrFormat, s, &values)?.into())
-}
-
-/// Decimal digits (Nd): ten in a row from each of these zeros.
-fn is_decimal(c: char) -> bool {
-    const ZEROS: &[u32] = &[
-        0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6,
-        0xE50, 0xED0, 0xF20, 0x1040, 0x1090, 0x17E0, 0x1810, 0x1946, 0x19D0, 0x1A80, 0x1A90, 0x1B50, 0x1BB0,
-        0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10, 0x104A0, 0x11066,
-        0x1D7CE, 0x1D7D8, 0x1D7E2, 0x1D7EC, 0x1D7F6,
-    ];
-    ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&(c as u32)))
 }

@@ -13,6 +13,7 @@ use crate::{Code, Fault};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Value;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
+use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io::{self, Write};
 use values::{error, Cause};
@@ -52,11 +53,12 @@ impl Template {
             return Err(Fault(Code::BadArgument, "variables: expected an object".into()));
         };
         let strftime = Value::from_function(move |format: &str| strftime(format, now_unix));
-        let scope = [(Value::from("strftime_now"), strftime)].into_iter();
-        let scope: Value = scope.chain(variables.0.iter().map(|(k, v)| (k.clone(), v.clone()))).collect();
+        // No Dict: a variable that is not there must not be found as a method of that name.
+        let mut scope = BTreeMap::from([("strftime_now".to_string(), strftime)]);
+        scope.extend(variables.0.iter().map(|(key, value)| (key.to_string(), value.clone())));
         let mut out = Bounded(Vec::new());
         let template = self.env.get_template(NAME).map_err(fault)?;
-        template.render_captured_to(scope, &mut out).map_err(fault)?;
+        template.render_captured_to(Value::from(scope), &mut out).map_err(fault)?;
         String::from_utf8(out.0).map_err(|e| Fault(Code::Internal, e.to_string()))
     }
 }

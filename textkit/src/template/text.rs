@@ -3,7 +3,9 @@ use super::values::{error, is_float, is_generator, over_limit, pairs, DictView};
 use crate::is_mark;
 use minijinja::value::{Value, ValueKind};
 use minijinja::Error;
+use regex::Regex;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 pub const MAX_TEXT: usize = 64 << 20; // bytes of one string
 const MAX_NESTING: usize = 256; // containers in containers
@@ -74,7 +76,13 @@ pub fn float_repr(x: f64) -> String {
     if !x.is_finite() {
         return if x.is_nan() { "nan".into() } else { if x > 0.0 { "inf" } else { "-inf" }.into() };
     }
-    let shortest = format!("{:e}", x.abs());
+    let mut shortest = format!("{:e}", x.abs());
+    // Of two shortest forms equally near, Python takes the even one, as rounding to that many digits does.
+    let digits = shortest.split('e').next().map_or(0, |m| m.replace('.', "").len());
+    let rounded = format!("{:.*e}", digits.saturating_sub(1), x.abs());
+    if rounded.parse() == Ok(x.abs()) {
+        shortest = rounded;
+    }
     let (mantissa, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let digits = mantissa.replace('.', "");
@@ -91,36 +99,34 @@ pub fn float_repr(x: f64) -> String {
     format!("{sign}{}.{}", &padded[..point], &padded[point..])
 }
 
-/// Close to str.isprintable(): no control, format, private-use or separator characters but the space.
+/// A function that says whether all of a text matches, by the general categories of Unicode.
+macro_rules! class {
+    ($name:ident, $pattern:literal) => {
+        pub fn $name(s: &str) -> bool {
+            static PATTERN: LazyLock<Regex> =
+                LazyLock::new(|| Regex::new($pattern).expect("a valid pattern"));
+            PATTERN.is_match(s)
+        }
+    };
+}
+
+class!(is_alpha, r"\A\p{L}+\z");
+class!(is_decimal, r"\A\p{Nd}+\z");
+class!(
+    is_digit,
+    r"(?x)\A[\p{Nd}\u00B2\u00B3\u00B9\u1369-\u1371\u19DA\u2070\u2074-\u2079\u2080-\u2089
+    \u2460-\u2468\u2474-\u247C\u2488-\u2490\u24EA\u24F5-\u24FD\u24FF\u2776-\u277E\u2780-\u2788\u278A-\u2792]+\z"
+);
+class!(is_numeric, r"\A\p{N}+\z");
+class!(is_alnum, r"\A[\p{L}\p{N}]+\z");
+class!(is_hidden, r"\A[\p{C}\p{Z}]\z");
+
+/// str.isprintable() of one character.
 fn printable(c: char) -> bool {
-    const FORMAT: &[(u32, u32)] = &[
-        (0xAD, 0xAD),
-        (0x600, 0x605),
-        (0x61C, 0x61C),
-        (0x6DD, 0x6DD),
-        (0x70F, 0x70F),
-        (0x890, 0x891),
-        (0x8E2, 0x8E2),
-        (0x180E, 0x180E),
-        (0x200B, 0x200F),
-        (0x202A, 0x202E),
-        (0x2060, 0x206F),
-        (0xD800, 0xF8FF),
-        (0xFDD0, 0xFDEF),
-        (0xFEFF, 0xFEFF),
-        (0xFFF0, 0xFFFB),
-        (0xFFFE, 0xFFFF),
-        (0x110BD, 0x110BD),
-        (0x110CD, 0x110CD),
-        (0x13430, 0x1343F),
-        (0x1BCA0, 0x1BCA3),
-        (0x1D173, 0x1D17A),
-        (0xE0000, 0xE00FF),
-        (0xE01F0, 0x10FFFF),
-    ];
-    let code = c as u32;
-    let hidden = c.is_control() || c.is_whitespace() || FORMAT.iter().any(|(a, b)| (*a..=*b).contains(&code));
-    c == ' ' || is_mark(c) || !hidden
+    if c.is_ascii() {
+        return (' '..='~').contains(&c);
+    }
+    is_mark(c) || !is_hidden(c.encode_utf8(&mut [0; 4]))
 }
 
 fn write_quoted(s: &str, out: &mut String) {
@@ -198,24 +204,50 @@ pub fn splitlines(s: &str, keep_ends: bool) -> Vec<&str> {
     lines
 }
 
-pub fn title(s: &str) -> String {
-    let mut out = String::new();
-    let mut inside = false;
-    for c in s.chars() {
-        match (c.is_alphabetic(), inside) {
-            (true, false) => out.extend(c.to_uppercase()),
-            (true, true) => out.extend(c.to_lowercase()),
-            _ => out.push(c),
-        }
-        inside = c.is_alphabetic();
+/// Title case of one letter: upper case but for ligatures, digraphs, Greek with iota, and Georgian.
+fn title_letter(c: char) -> String {
+    let code = c as u32;
+    let one = match code {
+        0x1C4..=0x1CC => 0x1C5 + (code - 0x1C4) / 3 * 3,
+        0x1F1..=0x1F3 => 0x1F2,
+        0x10D0..=0x10FF => code,
+        0x1F80..=0x1FAF => code | 8,
+        0x1FB3 | 0x1FC3 | 0x1FF3 => code + 9,
+        0x1FBC | 0x1FCC | 0x1FFC => code,
+        _ => 0,
+    };
+    if one > 0 {
+        return char::from_u32(one).map_or(String::new(), String::from);
     }
-    out
+    let mut upper = c.to_uppercase();
+    let first = upper.next().map(String::from).unwrap_or_default();
+    let rest: String = upper.collect();
+    match first.starts_with(char::is_alphabetic) && first != "\u{2bc}" {
+        true if (0x1F80..0x2000).contains(&code) => first + &rest.replace('\u{399}', "\u{345}"),
+        true => first + &rest.to_lowercase(),
+        false => first + &rest,
+    }
 }
 
 pub fn capitalize(s: &str) -> String {
-    let mut rest = s.chars();
-    let first = rest.next().map(|c| c.to_uppercase().to_string());
-    first.unwrap_or_default() + &rest.as_str().to_lowercase()
+    let Some(first) = s.chars().next() else { return String::new() };
+    // The whole text in lower case, as the form of a sigma depends on the letters before it.
+    let lower = s.to_lowercase();
+    title_letter(first) + &lower[first.to_lowercase().map(char::len_utf8).sum()..]
+}
+
+pub fn title(s: &str) -> String {
+    let cased = |c: char| c.is_lowercase() || c.is_uppercase() || (c.to_lowercase().ne([c]));
+    let mut out = String::new();
+    let mut rest = s;
+    while let Some(start) = rest.find(cased) {
+        let word = &rest[start..];
+        let end = word.find(|c| !cased(c)).unwrap_or(word.len());
+        out.push_str(&rest[..start]);
+        out.push_str(&capitalize(&word[..end]));
+        rest = &word[end..];
+    }
+    out + rest
 }
 
 #[derive(Clone, Copy, PartialEq)]

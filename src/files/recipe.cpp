@@ -1,24 +1,16 @@
 #include "files/recipe.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/half.h"
 
 namespace invar {
 namespace {
 
 constexpr int64_t kPieceBytes = 1 << 20;  // read at a time, if rows are smaller
-
-float f16_to_f32(uint16_t h) {
-  const uint32_t sign = uint32_t(h >> 15) << 31, exponent = (h >> 10) & 31, mantissa = h & 1023;
-  if (exponent == 0)
-    return std::copysign(std::ldexp(float(mantissa), -24), std::bit_cast<float>(sign | 0x3f800000));
-  const uint32_t wide = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
 
 float to_f32(FloatType type, const std::byte* p) {
   if (type == FloatType::F32) {
@@ -28,7 +20,7 @@ float to_f32(FloatType type, const std::byte* p) {
   }
   uint16_t half;
   std::memcpy(&half, p, sizeof half);
-  return type == FloatType::F16 ? f16_to_f32(half) : std::bit_cast<float>(uint32_t(half) << 16);
+  return type == FloatType::F16 ? float_of_f16(half) : float_of_bf16(half);
 }
 
 float changed(Change change, float x) {
@@ -43,19 +35,32 @@ float changed(Change change, float x) {
   return x;
 }
 
-// `row`, in the file's order and type, to a row of the result.
-void make_row(const Recipe& recipe, const std::byte* row, std::byte* out) {
-  const int64_t from = width_of(recipe.from), to = width_of(recipe.to);
-  for (int64_t c = 0; c < recipe.cols; ++c) {
-    const std::byte* x = row + recipe.col_order.source(c) * from;
-    if (recipe.from == recipe.to && recipe.change == Change::None) {
-      std::memcpy(out + c * to, x, size_t(to));
+// `row`, in the file's order and type, to a row of the result.  `columns`: where each comes from; empty: in
+// place.
+void make_row(const Recipe& recipe, std::span<const int64_t> columns, const std::byte* row, std::byte* out) {
+  const auto from = size_t(width_of(recipe.from)), n = size_t(recipe.cols);
+  const bool same_values = recipe.from == recipe.to && recipe.change == Change::None;
+  if (same_values && columns.empty()) {
+    std::memcpy(out, row, n * from);
+    return;
+  }
+  for (size_t c = 0; c < n; ++c) {
+    const std::byte* x = row + (columns.empty() ? c : size_t(columns[c])) * from;
+    if (same_values) {
+      std::memcpy(out + c * from, x, from);
     } else {
       CHECK(recipe.to == FloatType::F32);
       const float value = changed(recipe.change, to_f32(recipe.from, x));
-      std::memcpy(out + c * to, &value, sizeof value);
+      std::memcpy(out + c * sizeof value, &value, sizeof value);
     }
   }
+}
+
+std::vector<int64_t> columns_of(const Recipe& recipe) {
+  std::vector<int64_t> columns;
+  if (recipe.col_order.kind == Order::Same) return columns;
+  for (int64_t c = 0; c < recipe.cols; ++c) columns.push_back(recipe.col_order.source(c));
+  return columns;
 }
 
 // Rows [first, first + n) of the file that follow one another in the result as well.
@@ -101,11 +106,16 @@ int64_t Order::source(int64_t i) const {
 
 Status read_recipe(std::span<const File> files, const Recipe& recipe, uint64_t offset,
                    std::span<std::byte> out) {
+  if (!recipe.made.empty()) {
+    std::memcpy(out.data(), recipe.made.data() + offset, out.size());
+    return Ok{};
+  }
   if (recipe.as_stored) return files[recipe.sources[0].file].read_at(recipe.sources[0].offset + offset, out);
 
   const int64_t from_bytes = recipe.cols * width_of(recipe.from),
                 to_bytes = recipe.cols * width_of(recipe.to);
   const int64_t rows_at_once = std::max<int64_t>(1, kPieceBytes / from_bytes);
+  const std::vector<int64_t> columns = columns_of(recipe);
   std::vector<std::byte> stored, made(static_cast<size_t>(to_bytes));
   auto row = int64_t(offset) / to_bytes;
   auto skip = size_t(int64_t(offset) % to_bytes);  // of the first row
@@ -115,7 +125,7 @@ Status read_recipe(std::span<const File> files, const Recipe& recipe, uint64_t o
     stored.resize(size_t(run.rows * from_bytes));
     TRY(files[run.source.file].read_at(run.source.offset, stored));
     for (int64_t r = 0; r < run.rows; ++r) {
-      make_row(recipe, &stored[size_t(r * from_bytes)], made.data());
+      make_row(recipe, columns, &stored[size_t(r * from_bytes)], made.data());
       const size_t n = std::min(out.size(), made.size() - skip);
       std::memcpy(out.data(), &made[skip], n);
       out = out.subspan(n);

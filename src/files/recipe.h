@@ -32,6 +32,8 @@ struct Recipe {
     size_t file;
     uint64_t offset;
   };
+  std::vector<std::byte> made;  // not empty: the bytes themselves, in no file; all that follows is unused
+
   std::vector<Source> sources;  // more than one: equal shares of the rows, one after the other
   bool as_stored = true;        // sources[0] holds the bytes; all that follows is unused
 

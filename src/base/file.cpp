@@ -81,6 +81,62 @@ Status File::read_at(uint64_t offset, std::span<std::byte> out) const {
   return Ok{};
 }
 
+Result<NewFile> NewFile::create(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
+    return Error{Code::Io, path,
+                 std::string("expected a regular file to replace, found ") + kind_of(status.st_mode)};
+  const std::string part = path + "." + std::to_string(::getpid()) + ".part";
+  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (descriptor < 0) return io_error(part, "create the file");
+  return NewFile(descriptor, path, part);
+}
+
+NewFile::NewFile(int descriptor, std::string path, std::string part)
+    : descriptor_(descriptor), path_(std::move(path)), part_(std::move(part)) {}
+
+NewFile::NewFile(NewFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)),
+      path_(std::move(other.path_)),
+      part_(std::exchange(other.part_, {})),
+      buffer_(std::move(other.buffer_)) {}
+
+NewFile::~NewFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!part_.empty()) ::unlink(part_.c_str());
+}
+
+Status NewFile::write(std::span<const std::byte> bytes) {
+  constexpr size_t kBuffer = 1 << 20;
+  while (!bytes.empty()) {
+    const size_t n = std::min(bytes.size(), kBuffer - buffer_.size());
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + ptrdiff_t(n));
+    bytes = bytes.subspan(n);
+    if (buffer_.size() == kBuffer) TRY(flush());
+  }
+  return Ok{};
+}
+
+Status NewFile::flush() {
+  for (size_t done = 0; done < buffer_.size();) {
+    const ssize_t n = ::write(descriptor_, &buffer_[done], buffer_.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return io_error(path_, "write the file");
+    done += size_t(n);
+  }
+  buffer_.clear();
+  return Ok{};
+}
+
+Status NewFile::finish() {
+  TRY(flush());
+  if (::fsync(descriptor_) != 0) return io_error(path_, "write the file to the disk");
+  if (::close(std::exchange(descriptor_, -1)) != 0) return io_error(path_, "close the file");
+  if (::rename(part_.c_str(), path_.c_str()) != 0) return io_error(path_, "move the file to its name");
+  part_.clear();
+  return Ok{};
+}
+
 Result<std::string> read_file(const std::string& path, uint64_t limit_bytes) {
   const File file = TRY(File::open(path));
   if (file.size() > limit_bytes)

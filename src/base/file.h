@@ -1,4 +1,4 @@
-// A regular file, opened for reading.  Reads go through pread into memory of the caller: a file that
+// Files for reading, and new files.  Reads go through pread into memory of the caller: a file that
 // shrinks or a disk that fails is an Error, never a signal.  Directories, FIFOs and devices are refused
 // without waiting for them.  What the bytes mean is the business of files/.
 #pragma once
@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 
@@ -31,6 +32,27 @@ class File {
   int descriptor_;
   std::string path_;
   uint64_t size_;
+};
+
+// A file that is being written, under a name of its own until `finish` has put every byte on the disk and
+// moved it to `path`.  Given up or failed, it leaves nothing behind.
+class NewFile {
+ public:
+  static Result<NewFile> create(const std::string& path);
+  NewFile(NewFile&& other) noexcept;
+  NewFile& operator=(NewFile&&) = delete;
+  ~NewFile();
+
+  Status write(std::span<const std::byte> bytes);  // buffered
+  Status finish();
+
+ private:
+  NewFile(int descriptor, std::string path, std::string part);
+  Status flush();
+
+  int descriptor_;
+  std::string path_, part_;
+  std::vector<std::byte> buffer_;
 };
 
 // The whole of a small file; more than `limit_bytes` is an error.

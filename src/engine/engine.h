@@ -25,7 +25,8 @@ struct EngineOptions {
 };
 
 struct EngineMemory {
-  int64_t weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;  // state: of one sequence of `context` positions
+  int64_t weights_bytes = 0, state_bytes = 0,
+          scratch_bytes = 0;  // state: of one sequence of `context` positions
   int64_t allowed_bytes = 0;
 };
 
@@ -46,11 +47,14 @@ class Engine {
   // Weights and state that decoding one token after `depth` others reads and writes.
   int64_t bytes_per_token(int64_t depth) const;
 
-  std::unique_ptr<SequenceState> new_sequence() { return SequenceState::make(*pool_); }  // null: the last one lives
+  std::unique_ptr<SequenceState> new_sequence() {
+    return SequenceState::make(*pool_);
+  }  // null: the last one lives
 
-  // Appends the tokens to the sequence, `chunk` rows a pass.  on_logits gets each wanted row, positions ascending.
-  // Tokens are in range and fit the context: the caller checked.
-  Status forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows, const OnLogits& on_logits);
+  // Appends the tokens to the sequence, `chunk` rows a pass.  on_logits gets each wanted row, positions
+  // ascending. Tokens are in range and fit the context: the caller checked.
+  Status forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,
+                 const OnLogits& on_logits);
 
  private:
   Engine() = default;

@@ -1,5 +1,6 @@
-// Grouped-query attention over pages, with the variants of the families here: q and k norms, an output gate per head, biases.
-// Query head h reads KV head h / (heads / kv_heads).  Keys of the pass are stored before any is read (docs/numbers.md, N4).
+// Grouped-query attention over pages, with the variants of the families here: q and k norms, an output gate
+// per head, biases. Query head h reads KV head h / (heads / kv_heads).  Keys of the pass are stored before
+// any is read (docs/numbers.md, N4).
 #pragma once
 
 #include <cmath>
@@ -11,9 +12,9 @@ namespace invar {
 
 struct AttentionShape {
   int64_t hidden, heads, kv_heads, dim;
-  bool gated = false;     // attn_q gives, per head, dim queries and dim gates
-  bool qk_norm = false;   // RMS per head, before the rotation
-  float eps = 0;          // of that norm
+  bool gated = false;    // attn_q gives, per head, dim queries and dim gates
+  bool qk_norm = false;  // RMS per head, before the rotation
+  float eps = 0;         // of that norm
 };
 
 class Attention {
@@ -50,7 +51,8 @@ class Attention {
     d.rope(k, a.kv_heads, a.dim, angles, rope.halves);
     auto pages = s.pages(spec_, kv_format_);
     d.store_kv(k, v, a.kv_heads, s.spans(), pages);
-    d.attend(q, a.heads, q_step(), a.kv_heads, a.dim, float(1 / std::sqrt(double(a.dim))), s.spans(), pages, mixed);
+    d.attend(q, a.heads, q_step(), a.kv_heads, a.dim, float(1 / std::sqrt(double(a.dim))), s.spans(), pages,
+             mixed);
     if (a.gated)
       d.sigmoid_gate(q.heads(a.heads, a.dim, q_step()).shifted(a.dim), mixed.heads(a.heads, a.dim, a.dim));
     d.matmul(mixed, {{{&out_, y}}});

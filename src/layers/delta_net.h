@@ -1,6 +1,7 @@
-// The gated delta net (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2412.06464), as Qwen3.5 uses it: a short convolution over
-// q, k and v, unit-length q and k, a decay and a step size per value head, and a gated norm before the output.
-// Rows go one after the other (docs/numbers.md, N5).  Value heads are in tiled order: head h reads key head h mod key_heads.
+// The gated delta net (Yang, Kautz, Hatamizadeh: Gated Delta Networks, 2412.06464), as Qwen3.5 uses it: a
+// short convolution over q, k and v, unit-length q and k, a decay and a step size per value head, and a gated
+// norm before the output. Rows go one after the other (docs/numbers.md, N5).  Value heads are in tiled order:
+// head h reads key head h mod key_heads.
 #pragma once
 
 #include <cmath>
@@ -30,7 +31,8 @@ class DeltaNet {
     dt_ = loader.vector(block + "ssm_dt.bias", n.value_heads);
     norm_ = loader.vector(block + "ssm_norm.weight", n.value_dim);
     out_ = loader.linear(block + "ssm_out", n.hidden, values());
-    recurrent_spec_ = loader.state(StateSpec::Fixed, n.value_heads * n.key_dim * n.value_dim * int64_t(sizeof(float)));
+    recurrent_spec_ =
+        loader.state(StateSpec::Fixed, n.value_heads * n.key_dim * n.value_dim * int64_t(sizeof(float)));
     conv_spec_ = loader.state(StateSpec::Fixed, (n.taps - 1) * channels() * int64_t(sizeof(float)));
   }
 
@@ -45,7 +47,8 @@ class DeltaNet {
     d.matmul(x, {{{&qkv_, qkv}, {&z_, z}, {&alpha_, alpha}, {&beta_, beta}}});
     auto state = s.fixed(recurrent_spec_, conv_spec_);
     d.conv(qkv, conv_, n.taps, s.spans(), state, mixed);
-    Tensor q = mixed.columns(0, keys()), k = mixed.columns(keys(), keys()), v = mixed.columns(2 * keys(), values());
+    Tensor q = mixed.columns(0, keys()), k = mixed.columns(keys(), keys()),
+           v = mixed.columns(2 * keys(), values());
     constexpr float kLengthEps = 1e-6f;  // inside the root; a constant of the architecture
     d.l2_norm(q, n.key_heads, kLengthEps, float(1 / std::sqrt(double(n.key_dim))));
     d.l2_norm(k, n.key_heads, kLengthEps, 1);

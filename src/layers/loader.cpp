@@ -64,15 +64,17 @@ bool Loader::read_rows(const TensorEntry& t, int64_t first, int64_t rows, std::v
 }
 
 void Loader::pack(const TensorEntry& t, const Weight& w, int64_t from, int64_t rows, int64_t to) {
-  int64_t step = std::max<int64_t>(kLanes, int64_t(kReadBytes / std::max<uint64_t>(t.row_bytes, 1)) / kLanes * kLanes);
+  int64_t step =
+      std::max<int64_t>(kLanes, int64_t(kReadBytes / std::max<uint64_t>(t.row_bytes, 1)) / kLanes * kLanes);
   std::vector<std::byte> blocks;
   for (int64_t r = 0; r < rows; r += step) {
     int64_t n = std::min(step, rows - r);
     if (!read_rows(t, from + r, n, blocks)) return;
     if (auto bad = device_.pack(w, to + r, n, blocks.data())) {
       int64_t row = bad->row - to + from;
-      return fault(Code::BadFile, t.name, "expected finite values, found a NaN or an infinity in row " + std::to_string(row) +
-                                              ", block " + std::to_string(bad->block));
+      return fault(Code::BadFile, t.name,
+                   "expected finite values, found a NaN or an infinity in row " + std::to_string(row) +
+                       ", block " + std::to_string(bad->block));
     }
   }
 }
@@ -110,7 +112,8 @@ Experts Loader::experts(const std::string& name, int64_t n, int64_t outputs, int
   experts.w = device_.allocate(*format, n * padded(outputs), inputs);
   read_bytes_ += padded(outputs) / kLanes * experts.w.tile_row_bytes * used;
   if (!planning_)
-    for (int64_t e = 0; e < n && faults_.empty(); ++e) pack(*t, experts.w, e * outputs, outputs, e * padded(outputs));
+    for (int64_t e = 0; e < n && faults_.empty(); ++e)
+      pack(*t, experts.w, e * outputs, outputs, e * padded(outputs));
   if (has(name + ".scale")) experts.scale = vector(name + ".scale", n);
   return experts;
 }
@@ -138,7 +141,8 @@ std::vector<float> Loader::floats(const std::string& name, std::vector<int64_t> 
   });
   for (int64_t i = 0; i < n; ++i)
     if (!std::isfinite(values[size_t(i)])) {
-      fault(Code::BadFile, name, "expected finite values, found a NaN or an infinity at " + std::to_string(i));
+      fault(Code::BadFile, name,
+            "expected finite values, found a NaN or an infinity at " + std::to_string(i));
       return {};
     }
   return values;
@@ -164,7 +168,8 @@ const float* Loader::transposed(const std::string& name, int64_t rows, int64_t c
 
 Status Loader::finish() {
   for (const TensorEntry& t : file_.tensors())
-    if (!taken_.count(t.name)) fault(Code::Unsupported, t.name, "this architecture has no tensor of that name");
+    if (!taken_.count(t.name))
+      fault(Code::Unsupported, t.name, "this architecture has no tensor of that name");
   if (faults_.empty()) return Ok{};
   // A damaged file outweighs what is merely unsupported.
   std::stable_sort(faults_.begin(), faults_.end(), [](const Error& a, const Error& b) {

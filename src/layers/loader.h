@@ -1,5 +1,6 @@
-// Takes a model's weights by name: checks shape and format, packs them on the device, tensor by tensor.  Faults are collected,
-// so that one message can name all of them.  On a device that is planning nothing is read: only sizes are counted.
+// Takes a model's weights by name: checks shape and format, packs them on the device, tensor by tensor.
+// Faults are collected, so that one message can name all of them.  On a device that is planning nothing is
+// read: only sizes are counted.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@ namespace invar {
 class Loader {
  public:
   // `progress` hears the share of the file's bytes that is packed, 0..1.
-  Loader(const ModelFile& file, Device& device, bool planning, KvFormat kv, std::function<void(double)> progress = {})
+  Loader(const ModelFile& file, Device& device, bool planning, KvFormat kv,
+         std::function<void(double)> progress = {})
       : file_(file), device_(device), planning_(planning), kv_(kv), progress_(std::move(progress)) {}
 
   const ModelFile& file() const { return file_; }

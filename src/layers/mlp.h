@@ -9,7 +9,8 @@ namespace invar {
 class Mlp {
  public:
   // BLOCKffn_gateSUFFIX and so on.
-  void load(Loader& loader, const std::string& block, int64_t hidden, int64_t width, const std::string& suffix = "") {
+  void load(Loader& loader, const std::string& block, int64_t hidden, int64_t width,
+            const std::string& suffix = "") {
     width_ = width;
     gate_ = loader.linear(block + "ffn_gate" + suffix, width, hidden);
     up_ = loader.linear(block + "ffn_up" + suffix, width, hidden);

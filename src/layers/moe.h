@@ -1,5 +1,5 @@
-// A mixture of experts with a gated shared expert: the router's k best by softmax, weights renormalized, results added in the
-// router's order, the shared expert last (docs/numbers.md, N6).
+// A mixture of experts with a gated shared expert: the router's k best by softmax, weights renormalized,
+// results added in the router's order, the shared expert last (docs/numbers.md, N6).
 #pragma once
 
 #include "layers/mlp.h"

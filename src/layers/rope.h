@@ -1,4 +1,5 @@
-// Rotary positions: the frequencies of a model, in fp64 (docs/numbers.md: an fp32 angle is off by up to 0.016 at 262,144).
+// Rotary positions: the frequencies of a model, in fp64 (docs/numbers.md: an fp32 angle is off by up to 0.016
+// at 262,144).
 #pragma once
 
 #include <vector>
@@ -13,7 +14,8 @@ struct Rope {
   bool halves = true;               // pairs are (i, i + n), else (2i, 2i + 1)
 
   // base^(-2i / dims), each divided by its divisor where there are some; `linear` divides every position.
-  static Rope make(double base, int64_t dims, bool halves, const std::vector<float>& divisors = {}, double linear = 1) {
+  static Rope make(double base, int64_t dims, bool halves, const std::vector<float>& divisors = {},
+                   double linear = 1) {
     Rope rope{{}, halves};
     for (int64_t i = 0; i < dims / 2; ++i) {
       double f = math::exp2(-2.0 * double(i) / double(dims) * math::log2(base)) / linear;

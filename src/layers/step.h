@@ -20,7 +20,8 @@ struct Batch {
   std::vector<Slice> slices;       // ascending first_row, no gaps
   std::vector<int> logit_rows;     // rows whose logits are wanted
 
-  // Adds the next rows of a sequence; it must have reserved them.  A null state is a row of a plan, never computed.
+  // Adds the next rows of a sequence; it must have reserved them.  A null state is a row of a plan, never
+  // computed.
   void add(SequenceState* state, int64_t position, std::span<const Token> more) {
     slices.push_back({state, {int64_t(tokens.size()), int64_t(more.size()), position}});
     for (Token t : more) {
@@ -33,7 +34,8 @@ struct Batch {
 
 class Step {
  public:
-  Step(Device& device, const Batch& batch) : device(device), batch(batch), pages_(batch.slices.size()), fixed_(pages_.size()) {
+  Step(Device& device, const Batch& batch)
+      : device(device), batch(batch), pages_(batch.slices.size()), fixed_(pages_.size()) {
     for (const Slice& s : batch.slices) spans_.push_back(s.span);
   }
 

@@ -1,5 +1,5 @@
-// Dense llama-like models: llama, qwen2, qwen3.  One forward pass; what differs is data (spec: dense models; layers as in
-// Touvron et al., 2302.13971, and the Qwen2 and Qwen3 reports).
+// Dense llama-like models: llama, qwen2, qwen3.  One forward pass; what differs is data (spec: dense models;
+// layers as in Touvron et al., 2302.13971, and the Qwen2 and Qwen3 reports).
 #include "layers/attention.h"
 #include "layers/mlp.h"
 #include "models/model.h"
@@ -30,30 +30,37 @@ Result<Config> read_config(const Loader& loader, bool qk_norm) {
   a.heads = TRY(keys.integer(key("attention.head_count"), 1, kMaxHeads));
   a.kv_heads = TRY(keys.integer_or(key("attention.head_count_kv"), a.heads, 1, kMaxHeads));
   if (a.heads % a.kv_heads != 0)
-    return keys.error(key("attention.head_count_kv"), "expected a divisor of attention.head_count, " + std::to_string(a.heads) +
-                                                          ", found " + std::to_string(a.kv_heads));
+    return keys.error(key("attention.head_count_kv"), "expected a divisor of attention.head_count, " +
+                                                          std::to_string(a.heads) + ", found " +
+                                                          std::to_string(a.kv_heads));
   a.dim = TRY(keys.integer_or(key("attention.key_length"), c.hidden / a.heads, 1, kMaxHeadDim));
   int64_t value_dim = TRY(keys.integer_or(key("attention.value_length"), c.hidden / a.heads));
   if (a.dim != value_dim || a.dim % kLanes != 0)
     return Error{Code::Unsupported, key("attention.key_length"),
-                 "expected equal key and value lengths, a multiple of 16, found " + std::to_string(a.dim) + " and " + std::to_string(value_dim)};
+                 "expected equal key and value lengths, a multiple of 16, found " + std::to_string(a.dim) +
+                     " and " + std::to_string(value_dim)};
   a.qk_norm = qk_norm;
   a.eps = c.eps;
   c.rope_base = TRY(keys.real_or(key("rope.freq_base"), 10000));
-  if (!(c.rope_base > 0)) return keys.error(key("rope.freq_base"), "expected a positive number, found " + std::to_string(c.rope_base));
+  if (!(c.rope_base > 0))
+    return keys.error(key("rope.freq_base"),
+                      "expected a positive number, found " + std::to_string(c.rope_base));
   c.rope_dims = TRY(keys.integer_or(key("rope.dimension_count"), a.dim, 2, a.dim));
   if (c.rope_dims % 2 != 0)
-    return keys.error(key("rope.dimension_count"), "expected an even number, found " + std::to_string(c.rope_dims));
+    return keys.error(key("rope.dimension_count"),
+                      "expected an even number, found " + std::to_string(c.rope_dims));
   std::string scaling = TRY(keys.text_or(key("rope.scaling.type"), "none"));
   c.rope_linear = scaling == "linear" ? TRY(keys.real(key("rope.scaling.factor"))) : 1;
   if (!(c.rope_linear > 0)) return keys.error(key("rope.scaling.factor"), "expected a positive number");
   if (scaling != "none" && scaling != "linear")
     return Error{Code::Unsupported, key("rope.scaling.type"), "expected none or linear, found " + scaling};
   if (TRY(keys.integer_or(key("expert_count"), 0)) > 0)
-    return Error{Code::Unsupported, key("expert_count"), "a mixture of experts is not supported in this architecture"};
+    return Error{Code::Unsupported, key("expert_count"),
+                 "a mixture of experts is not supported in this architecture"};
   int64_t window = TRY(keys.integer_or(key("attention.sliding_window"), 0));
   if (window > 0 && window < c.context)
-    return Error{Code::Unsupported, key("attention.sliding_window"), "a sliding window is not supported, found " + std::to_string(window)};
+    return Error{Code::Unsupported, key("attention.sliding_window"),
+                 "a sliding window is not supported, found " + std::to_string(window)};
   return c;
 }
 
@@ -91,7 +98,8 @@ class Llama final : public Model {
 
   Tensor forward(Step& s) override {
     Device& d = s.device;
-    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden), y = d.scratch(s.rows(), c_.hidden);
+    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden),
+           y = d.scratch(s.rows(), c_.hidden);
     Tensor angles = rope_.angles(s);
     for (const Layer& l : layers_) {
       d.rms_norm(x, l.attn_norm, c_.eps, h);

@@ -33,7 +33,8 @@ Result<int64_t> vocabulary_size(const Loader& loader) {
   const std::string key = loader.file().arch_key("vocab_size");
   int64_t vocab = TRY(loader.keys().integer_or(key, t->rows, 1, 1 << 22));
   if (vocab != t->rows)
-    return loader.keys().error(key, "expected " + std::to_string(t->rows) + ", the rows of token_embd.weight, found " + std::to_string(vocab));
+    return loader.keys().error(key, "expected " + std::to_string(t->rows) +
+                                        ", the rows of token_embd.weight, found " + std::to_string(vocab));
   return vocab;
 }
 

@@ -1,4 +1,5 @@
-// An architecture: reads its keys, takes its weights, runs a pass.  One file for each, and one line in registry.cpp.
+// An architecture: reads its keys, takes its weights, runs a pass.  One file for each, and one line in
+// registry.cpp.
 #pragma once
 
 #include <memory>
@@ -16,9 +17,9 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual int64_t vocab() const = 0;
-  virtual int64_t context_length() const = 0;             // of the file
-  virtual Tensor forward(Step& step) = 0;                 // last hidden rows, normed: (rows, hidden)
-  virtual Tensor logits(Step& step, Tensor hidden) = 0;   // (batch.logit_rows, vocab)
+  virtual int64_t context_length() const = 0;            // of the file
+  virtual Tensor forward(Step& step) = 0;                // last hidden rows, normed: (rows, hidden)
+  virtual Tensor logits(Step& step, Tensor hidden) = 0;  // (batch.logit_rows, vocab)
 };
 
 struct ModelDef {
@@ -44,6 +45,7 @@ struct Vocabulary {
 Result<int64_t> vocabulary_size(const Loader& loader);
 
 // Limits for keys that size something (spec: hostile metadata).
-constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096, kMaxHeadDim = 512;
+constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096,
+                  kMaxHeadDim = 512;
 
 }  // namespace invar

@@ -1,6 +1,6 @@
-// qwen35 and qwen35moe: the hybrids of Qwen3.5, 3.6 and 3.8.  Three of four layers are gated delta nets, the fourth is gated
-// attention with a rotation of a quarter of each head; then SwiGLU, or experts (spec: qwen35, sections 1 to 5).
-// The draft block behind the trunk (`nextn`) is known and left out.
+// qwen35 and qwen35moe: the hybrids of Qwen3.5, 3.6 and 3.8.  Three of four layers are gated delta nets, the
+// fourth is gated attention with a rotation of a quarter of each head; then SwiGLU, or experts (spec: qwen35,
+// sections 1 to 5). The draft block behind the trunk (`nextn`) is known and left out.
 #include <algorithm>
 
 #include "layers/attention.h"
@@ -34,14 +34,17 @@ Result<DeltaNetShape> read_delta(const Loader& loader, int64_t hidden, float eps
   n.value_heads = TRY(keys.integer(key("ssm.time_step_rank"), 1, kMaxHeads));
   int64_t inner = TRY(keys.integer(key("ssm.inner_size"), 1, kMaxWidth));
   if (n.value_heads % n.key_heads != 0)
-    return keys.error(key("ssm.time_step_rank"), "expected a multiple of ssm.group_count, " + std::to_string(n.key_heads) + ", found " +
+    return keys.error(key("ssm.time_step_rank"), "expected a multiple of ssm.group_count, " +
+                                                     std::to_string(n.key_heads) + ", found " +
                                                      std::to_string(n.value_heads));
   if (inner % n.value_heads != 0)
-    return keys.error(key("ssm.inner_size"), "expected a multiple of ssm.time_step_rank, " + std::to_string(n.value_heads) + ", found " +
+    return keys.error(key("ssm.inner_size"), "expected a multiple of ssm.time_step_rank, " +
+                                                 std::to_string(n.value_heads) + ", found " +
                                                  std::to_string(inner));
   n.value_dim = inner / n.value_heads;
   if (n.value_dim % kLanes != 0)
-    return Error{Code::Unsupported, key("ssm.inner_size"), "expected value heads of a multiple of 16, found " + std::to_string(n.value_dim)};
+    return Error{Code::Unsupported, key("ssm.inner_size"),
+                 "expected value heads of a multiple of 16, found " + std::to_string(n.value_dim)};
   return n;
 }
 
@@ -57,11 +60,13 @@ Result<AttentionShape> read_attention(const Loader& loader, int64_t hidden, floa
   auto kv = TRY(keys.integers(key("attention.head_count_kv"), 0, kMaxHeads));
   a.kv_heads = kv.empty() ? 0 : *std::max_element(kv.begin(), kv.end());
   if (a.kv_heads == 0 || a.heads % a.kv_heads != 0)
-    return keys.error(key("attention.head_count_kv"), "expected a divisor of attention.head_count, " + std::to_string(a.heads) +
-                                                          ", found " + std::to_string(a.kv_heads));
+    return keys.error(key("attention.head_count_kv"), "expected a divisor of attention.head_count, " +
+                                                          std::to_string(a.heads) + ", found " +
+                                                          std::to_string(a.kv_heads));
   a.dim = TRY(keys.integer(key("attention.key_length"), 1, kMaxHeadDim));
   if (TRY(keys.integer(key("attention.value_length"))) != a.dim || a.dim % kLanes != 0)
-    return Error{Code::Unsupported, key("attention.key_length"), "expected equal key and value lengths, a multiple of 16"};
+    return Error{Code::Unsupported, key("attention.key_length"),
+                 "expected equal key and value lengths, a multiple of 16"};
   return a;
 }
 
@@ -78,10 +83,13 @@ Result<Config> read_config(const Loader& loader, bool moe) {
   c.attention = TRY(read_attention(loader, c.hidden, c.eps));
   c.delta = TRY(read_delta(loader, c.hidden, c.eps));
   c.rope_base = TRY(keys.real(key("rope.freq_base")));
-  if (!(c.rope_base > 0)) return keys.error(key("rope.freq_base"), "expected a positive number, found " + std::to_string(c.rope_base));
+  if (!(c.rope_base > 0))
+    return keys.error(key("rope.freq_base"),
+                      "expected a positive number, found " + std::to_string(c.rope_base));
   c.rope_dims = TRY(keys.integer(key("rope.dimension_count"), 2, c.attention.dim));
   if (c.rope_dims % 2 != 0)
-    return keys.error(key("rope.dimension_count"), "expected an even number, found " + std::to_string(c.rope_dims));
+    return keys.error(key("rope.dimension_count"),
+                      "expected an even number, found " + std::to_string(c.rope_dims));
   if (moe) {
     c.moe.hidden = c.hidden;
     c.moe.experts = TRY(keys.integer(key("expert_count"), 1, kMaxExperts));
@@ -96,7 +104,9 @@ Result<Config> read_config(const Loader& loader, bool moe) {
   if (keys.has(key("attention.recurrent_layers"))) {
     auto given = TRY(keys.booleans(key("attention.recurrent_layers")));
     if (int64_t(given.size()) < c.layers)
-      return keys.error(key("attention.recurrent_layers"), "expected " + std::to_string(c.layers) + " values, found " + std::to_string(given.size()));
+      return keys.error(
+          key("attention.recurrent_layers"),
+          "expected " + std::to_string(c.layers) + " values, found " + std::to_string(given.size()));
     std::copy_n(given.begin(), c.layers, c.recurrent.begin());
   }
   return c;
@@ -140,7 +150,8 @@ class Qwen35 final : public Model {
 
   Tensor forward(Step& s) override {
     Device& d = s.device;
-    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden), y = d.scratch(s.rows(), c_.hidden);
+    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden),
+           y = d.scratch(s.rows(), c_.hidden);
     Tensor angles = rope_.angles(s);
     for (const Layer& l : layers_) {
       d.rms_norm(x, l.attn_norm, c_.eps, h);

@@ -5,8 +5,8 @@
 
 namespace invar {
 
-extern const ModelDef kLlama, kQwen2, kQwen3;      // llama.cpp
-extern const ModelDef kQwen35, kQwen35Moe;         // qwen35.cpp
+extern const ModelDef kLlama, kQwen2, kQwen3;  // llama.cpp
+extern const ModelDef kQwen35, kQwen35Moe;     // qwen35.cpp
 
 std::span<const ModelDef> all_models() {
   static const ModelDef models[] = {kLlama, kQwen2, kQwen3, kQwen35, kQwen35Moe};

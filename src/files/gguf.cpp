@@ -249,13 +249,8 @@ Result<uint64_t> tensor_bytes(const Cursor& in, const GgufTensor& tensor) {
 Result<std::string> parse_tensor_name(Cursor& in) {
   in.where.clear();
   const uint64_t at = in.position();
-  const auto length = TRY(in.number<uint64_t>("a tensor name"));
-  if (length == 0) return in.bad("empty tensor name at byte " + str(at));
-  if (length > kMaxGgufTensorName || length > in.remaining())
-    return in.bad("the length of the tensor name at byte " + str(at) + " is " + str(length) +
-                  ", expected at most " + str(std::min(kMaxGgufTensorName, in.remaining())));
-  std::string name;
-  TRY(in.append(name, length, "a tensor name"));
+  std::string name = TRY(in.text(kMaxGgufTensorName, "a tensor name"));
+  if (name.empty()) return in.bad("empty tensor name at byte " + str(at));
   if (name.find('\0') != std::string::npos)
     return in.bad("the tensor name \"" + printable(name) + "\" holds a NUL byte");
   return name;

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""Writes the seed corpus of the parsers: tiny valid files (ok-*), and one file for each way to be broken (bad-*).
+
+Usage: fuzz/make_corpus.py    (no arguments; replaces ok-* and bad-* of fuzz/corpus/, leaves other files alone)
+"""
+import json
+import struct
+from pathlib import Path
+
+CORPUS = Path(__file__).resolve().parent / "corpus"
+TYPES = {  # name -> number, values and bytes of a block
+    "F32": (0, 1, 4), "F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24),
+    "Q8_0": (8, 32, 34), "Q8_1": (9, 32, 36), "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144),
+    "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "Q8_K": (15, 256, 292), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74),
+    "IQ3_XXS": (18, 256, 98), "IQ1_S": (19, 256, 50), "IQ4_NL": (20, 32, 18), "IQ3_S": (21, 256, 110), "IQ2_S": (22, 256, 82),
+    "IQ4_XS": (23, 256, 136), "I8": (24, 1, 1), "I16": (25, 1, 2), "I32": (26, 1, 4), "I64": (27, 1, 8), "F64": (28, 1, 8),
+    "IQ1_M": (29, 256, 56), "BF16": (30, 1, 2), "TQ1_0": (34, 256, 54), "TQ2_0": (35, 256, 66), "MXFP4": (39, 32, 17),
+    "NVFP4": (40, 64, 36), "Q1_0": (41, 128, 18), "Q2_0": (42, 64, 18)}
+U8, I8, U16, I16, U32, I32, F32, BOOL, TEXT, ARRAY, U64, I64, F64 = range(13)
+BIG = 2 ** 63
+
+
+def text(s):
+    s = s if isinstance(s, bytes) else s.encode()
+    return struct.pack("<Q", len(s)) + s
+
+
+def value(kind, form, x):
+    return struct.pack("<i" + form, kind, x)
+
+
+def array(kind, count, body=b""):
+    return struct.pack("<iiQ", ARRAY, kind, count) + body
+
+
+def gguf(keys=None, tensors=None, magic=b"GGUF", version=3, n_tensors=None, n_keys=None, align=32, tail=b""):
+    keys = [("general.architecture", struct.pack("<i", TEXT) + text("llama"))] + (keys or [])
+    tensors = [("t", [4], 0, bytes(16))] if tensors is None else tensors
+    out = magic + struct.pack("<IQQ", version, (len(tensors) if n_tensors is None else n_tensors) % 2 ** 64,
+                              (len(keys) if n_keys is None else n_keys) % 2 ** 64)
+    for key, body in keys:
+        out += text(key) + body
+    data = b""
+    for name, dims, kind, body, *offset in tensors:
+        out += text(name) + struct.pack("<I", len(dims)) + b"".join(struct.pack("<Q", d % 2 ** 64) for d in dims)
+        out += struct.pack("<iQ", kind, offset[0] if offset else len(data))
+        data += body + bytes(-len(body) % align)
+    return out + bytes(-len(out) % align) + data + tail
+
+
+def gguf_files():
+    for name, (number, values, size) in TYPES.items():
+        yield f"ok-{name}", gguf(tensors=[("t", [values, 2], number, bytes(2 * size))])
+    yield "ok-version-2", gguf(version=2)
+    yield "ok-no-tensors", gguf(tensors=[])
+    yield "ok-trailing", gguf(tail=b"more")
+    yield "ok-alignment", gguf([("general.alignment", value(U32, "I", 64))], align=64)
+    numbers = {"u8": (U8, "B"), "i8": (I8, "b"), "u16": (U16, "H"), "i16": (I16, "h"), "u32": (U32, "I"), "i32": (I32, "i"),
+               "f32": (F32, "f"), "bool": (BOOL, "B"), "u64": (U64, "Q"), "i64": (I64, "q"), "f64": (F64, "d")}
+    yield "ok-values", gguf([(k, value(*v, 1)) for k, v in numbers.items()] + [("text", struct.pack("<i", TEXT) + text("x"))])
+    yield "ok-arrays", gguf([(k, array(v[0], 2, struct.pack("<2" + v[1], 1, 0))) for k, v in numbers.items()]
+                            + [("texts", array(TEXT, 2, text("a") + text("")))])
+
+    sound = gguf()
+    for n in (0, 4, 8, 16, 23, 24, 40, 60, 80, 100, len(sound) - 17):
+        yield f"bad-cut-{n}", sound[:n]
+    yield "bad-magic", gguf(magic=b"GGUX")
+    yield "bad-html", b"<!DOCTYPE html><html></html>"
+    for v in (0, 1, 4, 3 << 24):
+        yield f"bad-version-{v}", gguf(version=v)
+    for n in (-1, 1 << 40, 100, 3):
+        yield f"bad-keys-{n}", gguf(n_keys=n)
+        yield f"bad-tensors-{n}", gguf(n_tensors=n)
+    for name, key in {"empty": "", "nul": "a\0b", "twice": "general.architecture", "not-ascii": "\u00e9"}.items():
+        yield f"bad-key-{name}", gguf([(key, value(U32, "I", 1))])
+    for name, body in {"text-wraps": value(TEXT, "Q", 2 ** 64 - 1), "type": value(99, "I", 0), "type-negative": value(-1, "I", 0),
+                       "bool": value(BOOL, "B", 7), "array-wraps": array(F64, 1 << 61), "array-long": array(U32, 1 << 33),
+                       "array-type": array(99, 1), "nested": array(ARRAY, 1, struct.pack("<iQ", U32, 0)),
+                       "texts": array(TEXT, 1 << 28), "text-of-array": array(TEXT, 1, struct.pack("<Q", 2 ** 64 - 1))}.items():
+        yield f"bad-value-{name}", gguf([("x", body)])
+    for name, body in {"0": value(U32, "I", 0), "3": value(U32, "I", 3), "huge": value(U32, "I", 1 << 31),
+                       "text": struct.pack("<i", TEXT) + text("32")}.items():
+        yield f"bad-alignment-{name}", gguf([("general.alignment", body)])
+    for name, tensor in {"nameless": ("", [4], 0), "long-name": ("n" * 64, [4], 0), "nul": ("a\0b", [4], 0), "no-dims": ("t", [], 0),
+                         "dims-5": ("t", [4, 1, 1, 1, 1], 0), "dim-0": ("t", [4, 0], 0), "dim-negative": ("t", [-4], 0),
+                         "elements-wrap": ("t", [1 << 40, 1 << 40], 0), "bytes-wrap": ("t", [1 << 62], 0),
+                         "padding-wraps": ("t", [BIG - 2], 24), "type-retired": ("t", [4], 4), "type-999": ("t", [4], 999),
+                         "type-negative": ("t", [4], -1), "blocks": ("t", [33], 8), "outside": ("t", [1 << 30], 0)}.items():
+        yield f"bad-tensor-{name}", gguf(tensors=[(*tensor, bytes(16))])
+    for name, offset in {"odd": 33, "gap": 64, "overlap": 0, "huge": 2 ** 64 - 32}.items():
+        yield f"bad-offset-{name}", gguf(tensors=[("a", [4], 0, bytes(16)), ("b", [4], 0, bytes(16), offset)])
+    yield "bad-tensor-twice", gguf(tensors=[("a", [4], 0, bytes(16)), ("a", [4], 0, bytes(16))])
+    yield "bad-sum-wraps", gguf(tensors=[("a", [BIG - 64], 24, b"", 0), ("b", [BIG - 64], 24, b"", BIG - 64)])
+
+
+def safe(header, data=8, length=None):
+    header = header if isinstance(header, bytes) else json.dumps(header).encode()
+    return struct.pack("<Q", len(header) if length is None else length) + header + bytes(data)
+
+
+def entry(**change):
+    return {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | change
+
+
+def safetensors_files():
+    widths = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1}
+    for dtype, width in widths.items():
+        yield f"ok-{dtype}", safe({"a": {"dtype": dtype, "shape": [3, 1], "data_offsets": [0, 3 * width]}}, 3 * width)
+    yield "ok-metadata", safe({"__metadata__": {"format": "pt"}, "a": entry()})
+    yield "ok-scalar", safe({"a": entry(shape=[], data_offsets=[0, 4])}, 4)
+    yield "ok-none", safe({}, 0)
+    yield "ok-empty", safe({"a": entry(shape=[0, 5], data_offsets=[0, 0])}, 0)
+    yield "ok-two-padded", safe(json.dumps({"b": entry(data_offsets=[8, 16]), "a": entry()}).encode() + b"   ", 16)
+
+    sound = safe({"a": entry()})
+    for n in (0, 7, 8, 20, len(sound) - 1):
+        yield f"bad-cut-{n}", sound[:n]
+    for n in (0, 1 << 26, 100_000_001, 2 ** 64 - 1):
+        yield f"bad-length-{n}", safe({"a": entry()}, length=n)
+    one = json.dumps(entry()).encode()
+    for name, header in {"not-json": b"{xx", "array": b"[1]", "utf8": b'{"\xff":1}', "space": b" {}", "name-twice": b'{"a":' + one + b',"a":' + one + b"}",
+                         "deep": b'{"a":' * 500 + b"1" + b"}" * 500, "number": b'{"a":1}', "two": b"{}{}", "metadata": b'{"__metadata__":{"a":1}}',
+                         "field-twice": b'{"a":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}'}.items():
+        yield f"bad-json-{name}", safe(header)
+    for name, change in {"begin": dict(data_offsets=[8, 0]), "past": dict(data_offsets=[0, 1 << 40]), "negative": dict(data_offsets=[-8, 0]),
+                         "float": dict(data_offsets=[0.0, 8]), "one": dict(data_offsets=[8]), "gap": dict(data_offsets=[4, 12]),
+                         "shape-float": dict(shape=[2.0]), "shape-negative": dict(shape=[-2]), "shape-other": dict(shape=[3]),
+                         "shape-wraps": dict(shape=[1 << 33, 1 << 33]), "dtype": dict(dtype="F7"), "dtype-number": dict(dtype=5), "field": dict(more=1)}.items():
+        yield f"bad-entry-{name}", safe({"a": entry(**change)})
+    for field in ("dtype", "shape", "data_offsets"):
+        yield f"bad-without-{field}", safe({"a": {k: v for k, v in entry().items() if k != field}})
+    yield "bad-overlap", safe({"a": entry(), "b": entry(data_offsets=[4, 12])}, 12)
+    yield "bad-tail", safe({"a": entry()}, 9)
+
+
+def main():
+    for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files())):
+        folder = CORPUS / kind
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in [*folder.glob("ok-*"), *folder.glob("bad-*")]:
+            old.unlink()
+        for name, data in files:
+            (folder / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+// What the fuzz targets do with one input.  The unit test of the corpus runs the same functions, so a file
+// that once broke something stays in every test run.  True: the input was accepted.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/check.h"
+#include "files/gguf.h"
+#include "files/safetensors.h"
+
+namespace invar {
+
+inline void read_byte(const ByteSource& source, uint64_t offset) {
+  std::byte byte;
+  CHECK(source.read(offset, {&byte, 1}));
+}
+
+// Parses, decodes every value, and touches the first and the last byte of each tensor.
+inline bool fuzz_gguf(std::span<const std::byte> bytes) {
+  const ByteSource source = source_of(bytes, "input");
+  const Result<GgufIndex> header = parse_gguf(source, /*data_needed=*/false);
+  const Result<GgufIndex> index = parse_gguf(source);
+  CHECK(header || !index);  // whole files have a header
+  if (!index) {
+    CHECK(!index.error().message.empty() && !index.error().where.empty());
+    return false;
+  }
+  for (const auto& [key, value] : index->keys.entries()) {
+    const bool decodes = index->keys.texts(key) || index->keys.reals(key) || index->keys.integers(key) ||
+                         index->keys.booleans(key);
+    CHECK(decodes || value.type == ValueType::U64 || value.type == ValueType::F32 ||
+          value.type == ValueType::F64);
+  }
+  for (const GgufTensor& tensor : index->tensors) {
+    CHECK(tensor.bytes > 0);
+    read_byte(source, tensor.offset);
+    read_byte(source, tensor.offset + tensor.bytes - 1);
+  }
+  return true;
+}
+
+inline bool fuzz_safetensors(std::span<const std::byte> bytes) {
+  const ByteSource source = source_of(bytes, "input");
+  const Result<std::vector<SafeTensor>> tensors = parse_safetensors(source);
+  if (!tensors) {
+    CHECK(!tensors.error().message.empty());
+    return false;
+  }
+  for (const SafeTensor& tensor : *tensors) {
+    if (tensor.bytes == 0) continue;
+    read_byte(source, tensor.offset);
+    read_byte(source, tensor.offset + tensor.bytes - 1);
+  }
+  return true;
+}
+
+}  // namespace invar

@@ -1,7 +1,7 @@
 // The text layer for tests/text/compare.py: reads one JSON object per line, answers with one per line.
 //
-//   {"load": path}                        the tokenizer of a tokenizer.json, or of arrays as GGUF has them
-//   {"encode": hex bytes, "mode": 0..2}   -> {"ids": [], "pieces": [hex]}
+//   {"load": path} of a tokenizer.json, or of arrays as GGUF has them  -> {"size": n}
+//   {"encode": [hex bytes], "mode": 0..2}                     -> {"ids": [[...]]}
 //   {"template": source, "variables": text, "now": seconds}  -> {"text": ...}
 // A failure is answered by {"error": message}.
 #include <fstream>
@@ -16,13 +16,6 @@
 namespace invar {
 
 namespace {
-
-std::string to_hex(std::string_view bytes) {
-  constexpr const char* kDigits = "0123456789abcdef";
-  std::string out;
-  for (const unsigned char b : bytes) out.append({kDigits[b >> 4], kDigits[b & 15]});
-  return out;
-}
 
 std::string from_hex(const std::string& hex) {
   std::string out;
@@ -59,10 +52,9 @@ Result<Json> answer(const Json& request, std::optional<Tokenizer>& tokenizer) {
   }
   if (request.contains("encode")) {
     const auto mode = static_cast<AddedTokens>(request.value("mode", 0));
-    const std::vector<Token> ids = TRY(tokenizer->encode(from_hex(request["encode"]), mode));
-    Json pieces = Json::array();
-    for (Token id : ids) pieces.push_back(to_hex(tokenizer->piece(id)));
-    return Json{{"ids", ids}, {"pieces", pieces}};
+    Json ids = Json::array();
+    for (const Json& text : request["encode"]) ids.push_back(TRY(tokenizer->encode(from_hex(text), mode)));
+    return Json{{"ids", ids}};
   }
   const ChatTemplate chat = TRY(ChatTemplate::make(request["template"].get<std::string>()));
   return Json{

@@ -1,0 +1,231 @@
+#include "decode/sampler.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "base/math.h"
+#include "base/rng.h"
+
+namespace invar {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+// The noise of all tokens at one position; four tokens share a block of the generator.
+class Noise {
+ public:
+  Noise(uint64_t seed, uint64_t position, int choice)
+      : key_{uint32_t(seed), uint32_t(seed >> 32)},
+        counter_{uint32_t(position), uint32_t(position >> 32), 0, uint32_t(choice)} {}
+
+  uint32_t bits(Token token) {
+    if (uint32_t block = uint32_t(token) >> 2; block != counter_[2] || !drawn_) {
+      counter_[2] = block;
+      words_ = philox(counter_, key_);
+      drawn_ = true;
+    }
+    return words_[token & 3];
+  }
+
+  // Standard Gumbel; large values come from small u, where u has resolution.
+  static double of(uint32_t bits) {
+    double u = (bits + 0.5) * 0x1p-32;
+    return -math::log(-math::log1p(-u));
+  }
+
+ private:
+  std::array<uint32_t, 2> key_;
+  Philox4 counter_, words_{};
+  bool drawn_ = false;
+};
+
+bool needs_processing(std::span<const uint64_t> allowed, const SamplingParams& p) {
+  return !allowed.empty() || !p.bias.empty() || p.repetition != 1 || p.presence != 0 || p.frequency != 0;
+}
+
+// Mask, bias, repetition, then frequency and presence, each skipped at its neutral value.
+void process(std::span<float> l, std::span<const uint64_t> allowed, const SamplingParams& p,
+             std::span<const Token> history, int64_t prompt_tokens) {
+  if (!allowed.empty()) {
+    for (size_t i = 0; i < l.size(); ++i)
+      if (i / 64 >= allowed.size() || !(allowed[i / 64] >> (i % 64) & 1)) l[i] = kMinusInfinity;
+  }
+  for (auto [token, value] : p.bias) l[token] += value;
+  if (p.repetition != 1) {
+    std::vector<bool> seen(l.size());
+    for (Token t : history) {
+      if (seen[t]) continue;
+      seen[t] = true;
+      l[t] = l[t] > 0 ? l[t] / p.repetition : l[t] * p.repetition;
+    }
+  }
+  if (p.frequency != 0 || p.presence != 0) {
+    std::vector<Token> answer(history.begin() + prompt_tokens, history.end());
+    std::sort(answer.begin(), answer.end());
+    for (auto first = answer.begin(); first != answer.end();) {
+      auto last = std::upper_bound(first, answer.end(), *first);
+      float& x = l[*first];
+      if (p.frequency != 0) x = std::fma(-p.frequency, float(last - first), x);
+      if (p.presence != 0) x -= p.presence;
+      first = last;
+    }
+  }
+}
+
+// Orders by falling logit, then rising id: the smallest key comes first.
+uint64_t key_of(float logit, Token token) {
+  uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);  // one zero
+  uint32_t rising = bits & 0x80000000 ? ~bits : bits | 0x80000000;
+  return uint64_t(~rising) << 32 | uint32_t(token);
+}
+
+Token token_of(uint64_t key) { return Token(uint32_t(key)); }
+
+// A vocabulary is sorted in three passes over the logits' bits; the keys come in with rising ids.
+void sort_keys(std::vector<uint64_t>& keys) {
+  if (keys.size() < 4096) return std::sort(keys.begin(), keys.end());
+  std::vector<uint64_t> other(keys.size());
+  for (int shift : {32, 43, 54}) {
+    std::array<size_t, 2049> first{};
+    for (uint64_t key : keys) ++first[(key >> shift & 2047) + 1];
+    for (int i = 0; i < 2048; ++i) first[i + 1] += first[i];
+    for (uint64_t key : keys) other[first[key >> shift & 2047]++] = key;
+    keys.swap(other);
+  }
+}
+
+// The ids left by top-k, top-p and min-p, ascending; the first of the order always stays.
+std::vector<Token> filter(std::span<const float> l, const SamplingParams& p, float best) {
+  double temperature = p.temperature, highest = best / temperature;
+  auto weight = [&](Token t) { return math::exp(l[t] / temperature - highest); };
+
+  uint64_t last = ~uint64_t(0);  // the last key that stays
+  if (p.top_k > 0 || p.top_p < 1) {
+    std::vector<uint64_t> keys(l.size());
+    for (size_t i = 0; i < l.size(); ++i) keys[i] = key_of(l[i], Token(i));
+    if (p.top_k > 0 && size_t(p.top_k) < l.size()) {
+      std::nth_element(keys.begin(), keys.begin() + (p.top_k - 1), keys.end());
+      keys.resize(p.top_k);
+      last = keys.back();
+      std::sort(keys.begin(), keys.end(), [](uint64_t a, uint64_t b) { return token_of(a) < token_of(b); });
+    }
+    if (p.top_p < 1) {
+      double total = 0, sum = 0;  // the total in ascending id, the sum in falling weight
+      for (uint64_t key : keys) total += weight(token_of(key));
+      sort_keys(keys);
+      size_t n = 0;
+      do sum += weight(token_of(keys[n++]));
+      while (n < keys.size() && sum < p.top_p * total);
+      last = keys[n - 1];
+    }
+  }
+  std::vector<Token> kept;
+  for (size_t i = 0; i < l.size(); ++i)
+    if (key_of(l[i], Token(i)) <= last && (p.min_p == 0 || weight(Token(i)) >= p.min_p))
+      kept.push_back(Token(i));
+  return kept;
+}
+
+// For a gap of at least i / 16 below the best sum, the random bits that may still reach it: noise above g
+// needs u < 1 - exp(-exp(-g)) < exp(-g).
+constexpr int kSteps = 16 * 23;  // noise is below 22.9
+std::array<uint32_t, kSteps> reachable_bits() {
+  std::array<uint32_t, kSteps> bits{};
+  for (int i = 0; i < kSteps; ++i)
+    bits[i] = uint32_t(std::min(0x1p32 - 1, math::exp(-i / 16.0) * 0x1p32 + 1));
+  return bits;
+}
+
+// argmax of l / T + noise over count ids, `id(i)` ascending; the lowest id among equals.  Ids whose noise
+// cannot lift them to the best sum so far are left out, which changes nothing.
+template <class Id>
+Token gumbel_argmax(std::span<const float> l, double temperature, Noise noise, Token start, size_t count,
+                    Id id) {
+  static const std::array<uint32_t, kSteps> reachable = reachable_bits();
+  Token best = start;
+  double x = l[start] / temperature, sum = x + noise.of(noise.bits(start));
+  double margin = 1e-9 + 1e-15 * std::fabs(x);  // above the rounding of sums and gaps
+  for (size_t i = 0; i < count; ++i) {
+    Token t = id(i);
+    x = l[t] / temperature;
+    double gap = sum - x - margin;
+    if (gap >= 23) continue;
+    uint32_t bits = noise.bits(t);
+    if (gap > 0 && bits > reachable[int(gap * 16)]) continue;
+    double s = x + noise.of(bits);
+    if (s > sum || (s == sum && t < best)) sum = s, best = t;
+  }
+  return best;
+}
+
+}  // namespace
+
+Status check_sampling(const SamplingParams& p, int64_t vocab) {
+  auto outside = [](const char* name, const char* range, double value) {
+    return Error{Code::Usage, name, "expected " + std::string(range) + ", found " + std::to_string(value)};
+  };
+  if (!(p.temperature >= 0 && p.temperature <= 1e6))
+    return outside("--temperature", "0 to 1000000", p.temperature);
+  if (p.temperature > 0 && p.temperature < 1e-6f)
+    return outside("--temperature", "0, or 0.000001 and up", p.temperature);
+  if (p.top_k < 0) return outside("--top-k", "0 or more", p.top_k);
+  if (!(p.top_p >= 0 && p.top_p <= 1)) return outside("--top-p", "0 to 1", p.top_p);
+  if (!(p.min_p >= 0 && p.min_p <= 1)) return outside("--min-p", "0 to 1", p.min_p);
+  if (!(p.repetition > 0 && p.repetition <= 1000))
+    return outside("--repetition-penalty", "above 0, at most 1000", p.repetition);
+  if (!(std::fabs(p.presence) <= 1000)) return outside("--presence-penalty", "-1000 to 1000", p.presence);
+  if (!(std::fabs(p.frequency) <= 1000)) return outside("--frequency-penalty", "-1000 to 1000", p.frequency);
+  for (auto [token, value] : p.bias) {
+    if (token < 0 || token >= vocab)
+      return Error{Code::Usage, "--logit-bias",
+                   "expected a token below " + std::to_string(vocab) + ", found " + std::to_string(token)};
+    if (!(std::fabs(value) <= 1000)) return outside("--logit-bias", "a value from -1000 to 1000", value);
+  }
+  return Ok{};
+}
+
+Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
+                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens) {
+  for (size_t i = 0; i < logits.size(); ++i)
+    if (!std::isfinite(logits[i]))
+      return Error{Code::BadFile, "logits",
+                   "token " + std::to_string(i) + " has a logit that is not finite, at position " +
+                       std::to_string(history.size())};
+  std::vector<float> own;
+  if (needs_processing(allowed, params)) {
+    own.assign(logits.begin(), logits.end());
+    process(own, allowed, params, history, prompt_tokens);
+    logits = own;
+  }
+  Token best = Token(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  if (!std::isfinite(logits[best]))
+    return Error{Code::BadRequest, "sampling",
+                 "expected an allowed token, and a largest logit that is finite after bias and penalties"};
+  if (params.temperature == 0) return best;
+
+  Noise noise(params.seed, history.size(), params.choice);
+  if (params.top_k == 0 && params.top_p == 1 && params.min_p == 0)
+    return gumbel_argmax(logits, params.temperature, noise, best, logits.size(),
+                         [](size_t i) { return Token(i); });
+  std::vector<Token> kept = filter(logits, params, logits[best]);
+  return gumbel_argmax(logits, params.temperature, noise, best, kept.size(),
+                       [&](size_t i) { return kept[i]; });
+}
+
+double gumbel(uint64_t seed, uint64_t position, Token token, int choice) {
+  return Noise::of(Noise(seed, position, choice).bits(token));
+}
+
+double log_probability(std::span<const float> logits, Token token) {
+  double highest = *std::max_element(logits.begin(), logits.end()), sum = 0;
+  for (float x : logits) sum += math::exp(x - highest);
+  return logits[token] - highest - math::log(sum);
+}
+
+}  // namespace invar

@@ -27,7 +27,7 @@ void parse_arguments(Json& call) {
   if (!call.is_object()) return;
   Json& function = call.contains("function") ? call["function"] : call;
   if (!function.is_object() || !function.contains("arguments") || !function["arguments"].is_string()) return;
-  Result<Json> parsed = parse_json(function["arguments"].get<std::string>(), "arguments");
+  Result<Json> parsed = parse_ordered_json(function["arguments"].get<std::string>(), "arguments");
   if (parsed && parsed->is_object()) function["arguments"] = parsed.take();  // else it stays the text it is
 }
 

@@ -29,7 +29,7 @@ int nesting(std::string_view text) {
 
 }  // namespace
 
-Result<Json> parse_json(std::string_view text, const std::string& where) {
+Result<Json> parse_ordered_json(std::string_view text, const std::string& where) {
   const auto fault = [&](std::string message) { return Error{Code::BadRequest, where, std::move(message)}; };
   if (text.size() > kMaxBytes) {
     return fault("JSON: at most " + std::to_string(kMaxBytes) + " bytes, found " +

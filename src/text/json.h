@@ -12,7 +12,7 @@ namespace invar {
 using Json = nlohmann::ordered_json;
 
 // `where` names the source in errors.
-Result<Json> parse_json(std::string_view text, const std::string& where);
+Result<Json> parse_ordered_json(std::string_view text, const std::string& where);
 
 // Compact; bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const Json& value);

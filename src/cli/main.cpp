@@ -1,1 +1,10 @@
-int main() { return 0; }
+// The program `invar`: see cli/command.h.
+#include <string>
+#include <vector>
+
+#include "cli/command.h"
+
+int main(int count, char** arguments) {
+  std::vector<std::string> after(arguments + (count > 0), arguments + count);
+  return invar::cli::main(after, INVAR_VERSION);
+}

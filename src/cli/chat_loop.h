@@ -1,0 +1,23 @@
+// A conversation on a terminal, with line editing and a history.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/output.h"
+#include "engine/chat.h"
+#include "engine/generate.h"
+
+namespace invar::cli {
+
+struct Talk {
+  std::string system;  // empty: none
+  std::vector<std::string> stops;
+  Request request;  // without its prompt
+};
+
+// Until the end of input, /quit, or Ctrl-C at the prompt.
+Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& voice);
+
+}  // namespace invar::cli

@@ -1,0 +1,133 @@
+// `invar run`: one answer to a text from the command line, a file or standard input; on a terminal, a chat.
+#include <chrono>
+#include <unistd.h>
+
+#include "cli/answer.h"
+#include "cli/chat_loop.h"
+#include "cli/command.h"
+#include "cli/settings.h"
+
+namespace invar::cli {
+namespace {
+
+struct Flags {
+  std::string model, file, system;
+  std::optional<std::string> prompt;
+  int64_t most = -1;
+  bool raw = false;
+  std::vector<std::string> stops;
+  Voice voice;
+  EngineOptions engine;
+  uint64_t seed = 0;
+  SamplingFlags sampling;
+
+  bool talks() const { return !prompt && file.empty() && !raw && !voice.json && isatty(STDIN_FILENO); }
+};
+
+void describe(Options& o, Flags& f) {
+  o.text("MODEL", f.model, "MODEL", "A GGUF file, or a folder with config.json and safetensors");
+  o.text("-p,--prompt", f.prompt, "TEXT", "The question, or with --raw the text to continue");
+  o.text("-f,--file", f.file, "FILE", "Read it from a file (default: standard input)");
+  o.integer("-n,--max-tokens", f.most, 0, INT32_MAX,
+            "Most tokens of the answer (default: until the context is full)");
+  o.flag("--raw", f.raw, "No chat template: continue the text");
+  o.text("--system", f.system, "TEXT", "Instructions before the question");
+  o.texts("--stop", f.stops, "TEXT", "End the answer before this text; repeatable");
+  add_sampling(o, f.sampling);
+  add_engine(o, f.engine, f.seed);
+  add_voice(o, f.voice);
+}
+
+// The tokens of the prompt: refused if empty, or longer than the context.
+Result<std::vector<Token>> prompt_of(const Flags& f, const ModelFile& file, const Chat& chat) {
+  std::string text = TRY(read_text(f.prompt, f.file));
+  if (text.empty()) return Error{Code::Usage, "prompt", "expected a text, found an empty one"};
+  std::vector<Token> tokens;
+  if (f.raw) {
+    tokens = TRY(chat.raw_prompt(text));
+  } else {
+    ChatInput input;
+    if (!f.system.empty()) input.messages.push_back(message("system", f.system));
+    input.messages.push_back(message("user", text));
+    tokens = TRY(chat.prompt(input));
+  }
+  if (tokens.empty())
+    return Error{Code::BadRequest, "prompt", "expected at least one token, the text gives none"};
+  TRY(check_fits(int64_t(tokens.size()), TRY(context_limit(file, f.engine))));
+  return tokens;
+}
+
+Json json_of(const Flags& f, const ModelFile& file, const Engine& engine, const Request& request,
+             const Told& told, double load_s) {
+  const Answer& a = told.answer;
+  auto name = file.keys().text_or("general.name", "");
+  Json j;
+  j["model"] = {{"path", f.model},
+                {"arch", file.architecture()},
+                {"name", name ? *name : ""},
+                {"fingerprint", nullptr}};
+  j["numerics"] = kNumericsVersion;
+  j["version"] = version();
+  j["prompt"] = {{"tokens", request.prompt.size()}, {"tokens_sha256", hex(digest_tokens(request.prompt))}};
+  j["output"] = {{"text", told.text},
+                 {"token_ids", a.tokens},
+                 {"tokens", a.tokens.size()},
+                 {"tokens_sha256", hex(digest_tokens(a.tokens))},
+                 {"finish", name_of(a.finish)}};
+  j["logits_sha256"] = hex(a.logits);
+  j["timing"] = {{"load_s", load_s},
+                 {"prompt_s", a.prompt_s},
+                 {"generate_s", a.generate_s},
+                 {"prompt_tok_s", rate(double(a.prompt_rows), a.prompt_s)},
+                 {"generate_tok_s", rate(double(a.tokens.size()), a.generate_s)},
+                 {"gb_s", rate(a.bytes_moved, a.generate_s) / 1e9}};
+  j["memory"] = {{"peak_rss_bytes", peak_rss_bytes()},
+                 {"weights_bytes", engine.memory().weights_bytes},
+                 {"state_bytes", engine.memory().state_bytes}};
+  j["draft"] = nullptr;
+  add_settings(j["settings"], engine, request.sampling.seed);
+  add_settings(j["settings"], request.sampling);
+  j["settings"]["stop"] = f.stops;
+  j["settings"]["max_tokens"] = f.most < 0 ? Json(nullptr) : Json(f.most);
+  j["settings"]["raw"] = f.raw;
+  return j;
+}
+
+Result<int> run(std::span<const std::string> arguments) {
+  Flags f;
+  Options options("run MODEL [options]",
+                  "Answers a text, or holds a chat on a terminal; the answer streams to standard output.",
+                  {"invar run model.gguf", "invar run model.gguf -p 'Why is the sky blue?' -n 200",
+                   "invar run model.gguf --raw --temperature 0 --json < story.txt"});
+  describe(options, f);
+  if (TRY(parse(options, arguments))) return 0;
+  if (f.raw && !f.system.empty()) return Error{Code::Usage, "--system", "expected a chat, found --raw"};
+
+  auto start = std::chrono::steady_clock::now();
+  ModelFile file = TRY(ModelFile::open(f.model));
+  Chat chat = TRY(Chat::make(file));
+  if (!f.raw && !chat.has_template()) return chat.prompt({}).error();
+  int64_t vocab = vocabulary_of(file, chat.tokenizer());
+  Request request;
+  request.sampling = TRY(sampling(f.sampling, chat.recommended(), f.seed, vocab));
+  request.max_tokens = f.most;
+  request.stop = chat.stop();
+  request.allowed = chat.allowed(vocab);
+  if (!f.talks()) request.prompt = TRY(prompt_of(f, file, chat));
+
+  std::unique_ptr<Engine> engine = TRY(open_engine(file, f.engine, f.voice));
+  double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, request}, f.voice);
+
+  Story story;
+  Told told = TRY(tell(*engine, chat, story, request, f.stops, !f.voice.json, f.voice));
+  TRY(f.voice.json ? say_json(json_of(f, file, *engine, request, told, load_s)) : say("\n"));
+  if (!f.voice.quiet) note(summary(told.answer, int64_t(request.prompt.size())));
+  return told.answer.finish == Finish::Interrupt ? status_of(Code::Cancelled) : 0;
+}
+
+}  // namespace
+
+const Command run_command = {"run", "answers a text, or holds a chat", run};
+
+}  // namespace invar::cli

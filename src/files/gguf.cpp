@@ -297,14 +297,15 @@ Status place_data(GgufIndex& index, const ByteSource& source, uint64_t infos_end
   uint64_t end = index.data_start;
   for (GgufTensor& tensor : index.tensors) {
     if (__builtin_add_overflow(tensor.offset, index.data_start, &tensor.offset) ||
-        __builtin_add_overflow(tensor.offset, tensor.bytes, &end))
-      return bad_file(tensor.name, "the end of its data exceeds 64 bits", source.name);
+        __builtin_add_overflow(tensor.offset, tensor.bytes, &end) || end > uint64_t(Metadata::kHighest))
+      return bad_file(tensor.name, "the end of its data exceeds 63 bits", source.name);
     if (end > source.size && (index.has_data || data_needed))
       return bad_file(tensor.name,
                       "truncated: its data ends at byte " + str(end) +
                           ", beyond the end of the file at byte " + str(source.size),
                       source.name);
   }
+  end = (end + index.alignment - 1) / index.alignment * index.alignment;
   index.trailing_bytes = source.size > end ? source.size - end : 0;
   return Ok{};
 }

@@ -29,7 +29,7 @@ struct GgufIndex {
   Metadata keys;
   std::vector<GgufTensor> tensors;  // in the order of their data
   uint64_t data_start = 0;
-  uint64_t trailing_bytes = 0;  // behind the data of the last tensor; harmless
+  uint64_t trailing_bytes = 0;  // behind the padded data of the last tensor; harmless
   bool has_data = true;         // false: the file ends where its data would begin
 };
 

@@ -13,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr int64_t kMaxSize = 1 << 20;  // of what is multiplied or sizes an array
+
 // Looks names up where the published files keep them: in text_config of a multimodal model, rotary settings
 // in an object of their own, the rest at the top.  null counts as absent.
 class ConfigReader {
@@ -34,14 +36,15 @@ class ConfigReader {
     return file_error(Code::Unsupported, name, message, path_);
   }
 
-  Result<int64_t> integer(const char* name, std::optional<int64_t> fallback = {}, int64_t low = 0) const {
+  Result<int64_t> integer(const char* name, std::optional<int64_t> fallback = {}, int64_t low = 0,
+                          int64_t high = INT32_MAX) const {
     const json* value = find(name);
     if (!value && fallback) return *fallback;
     if (!value) return bad(name, "the name is missing");
-    if (!value->is_number_unsigned() || value->get<uint64_t>() > uint64_t(INT32_MAX) ||
+    if (!value->is_number_unsigned() || value->get<uint64_t>() > uint64_t(high) ||
         value->get<int64_t>() < low)
-      return bad(name, "expected a whole number from " + std::to_string(low) + " to 2147483647, found " +
-                           shown(*value));
+      return bad(name, "expected a whole number from " + std::to_string(low) + " to " + std::to_string(high) +
+                           ", found " + shown(*value));
     return value->get<int64_t>();
   }
 
@@ -127,22 +130,25 @@ Status add_table_keys(const ConfigReader& in, const std::string& prefix, Family 
 
 Status read_shapes(const ConfigReader& in, HfConfig& config) {
   const Family family = config.architecture->family;
-  config.layers = TRY(in.integer("num_hidden_layers", {}, 1));
-  config.heads = TRY(in.integer("num_attention_heads", {}, 1));
-  config.kv_heads = TRY(in.integer("num_key_value_heads", config.heads, 1));
-  const int64_t hidden = TRY(in.integer("hidden_size", {}, 1));
-  config.head_dim = TRY(in.integer("head_dim", hidden / config.heads, 1));
+  config.layers = TRY(in.integer("num_hidden_layers", {}, 1, kMaxSize));
+  config.heads = TRY(in.integer("num_attention_heads", {}, 1, kMaxSize));
+  config.kv_heads = TRY(in.integer("num_key_value_heads", config.heads, 1, kMaxSize));
+  const int64_t hidden = TRY(in.integer("hidden_size", {}, 1, kMaxSize));
+  config.head_dim = TRY(in.integer("head_dim", hidden / config.heads, 1, kMaxSize));
+  if (config.head_dim < 1) return in.bad("num_attention_heads", "expected at most hidden_size");
   config.tied = TRY(in.boolean("tie_word_embeddings", false));
   if (family & kAnyQwen35) {
-    config.mtp_layers = TRY(in.integer("mtp_num_hidden_layers", 0));
-    config.key_heads = TRY(in.integer("linear_num_key_heads", {}, 1));
-    config.value_heads = TRY(in.integer("linear_num_value_heads", {}, 1));
-    config.key_dim = TRY(in.integer("linear_key_head_dim", {}, 1));
-    config.value_dim = TRY(in.integer("linear_value_head_dim", {}, 1));
+    config.mtp_layers = TRY(in.integer("mtp_num_hidden_layers", 0, 0, kMaxSize));
+    config.key_heads = TRY(in.integer("linear_num_key_heads", {}, 1, kMaxSize));
+    config.value_heads = TRY(in.integer("linear_num_value_heads", {}, 1, kMaxSize));
+    config.key_dim = TRY(in.integer("linear_key_head_dim", {}, 1, kMaxSize));
+    config.value_dim = TRY(in.integer("linear_value_head_dim", {}, 1, kMaxSize));
     if (config.value_heads % config.key_heads)
       return in.bad("linear_num_value_heads", "expected a multiple of linear_num_key_heads");
+    if (config.value_heads * config.value_dim > INT32_MAX)
+      return in.bad("linear_value_head_dim", "the heads together have more than 2147483647 values");
   }
-  if (family == kQwen35Moe) config.experts = TRY(in.integer("num_experts", {}, 1));
+  if (family == kQwen35Moe) config.experts = TRY(in.integer("num_experts", {}, 1, kMaxSize));
   return Ok{};
 }
 

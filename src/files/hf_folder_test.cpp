@@ -131,6 +131,8 @@ TEST_F(HfFolderCopy, FaultsOfTheConfigAreNamed) {
            {R"({"num_attention_heads":"2"})", "num_attention_heads", Code::BadFile},
            {R"({"num_attention_heads":0})", "num_attention_heads", Code::BadFile},
            {R"({"num_attention_heads":3})", "model.layers.0.self_attn.k_proj.weight", Code::BadFile},
+           {R"({"num_attention_heads":13,"head_dim":null})", "num_attention_heads", Code::BadFile},
+           {R"({"head_dim":4294967296})", "head_dim", Code::BadFile},
            {R"({"hidden_size":-1})", "hidden_size", Code::BadFile},
            {R"({"hidden_size":null})", "hidden_size", Code::BadFile},
            {R"({"rms_norm_eps":1e999})", "", Code::BadFile},

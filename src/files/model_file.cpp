@@ -48,6 +48,7 @@ Result<ModelFile> ModelFile::open_gguf(const std::string& path, Need need) {
                        std::move(recipe));
     }
     model.has_data_ = model.has_data_ && part.index.has_data;
+    model.trailing_bytes_ += part.index.trailing_bytes;
     model.files_.push_back(std::move(part.file));
   }
   return model;

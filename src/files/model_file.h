@@ -42,6 +42,7 @@ class ModelFile {
   const std::string& architecture() const { return architecture_; }
   bool is_folder() const { return is_folder_; }
   bool has_data() const { return has_data_; }
+  uint64_t trailing_bytes() const { return trailing_bytes_; }  // behind all tensors; harmless, but odd
   const FolderText& folder_text() const { return folder_text_; }
 
   const Metadata& keys() const { return keys_; }  // the typed getters are here
@@ -60,6 +61,7 @@ class ModelFile {
 
   std::string path_, architecture_;
   bool is_folder_ = false, has_data_ = true;
+  uint64_t trailing_bytes_ = 0;
   FolderText folder_text_;
   Metadata keys_;
   std::vector<TensorEntry> tensors_;

@@ -89,10 +89,10 @@ int64_t Order::source(int64_t i) const {
   switch (kind) {
     case Same:
       return i;
-    case ValueHeads: {  // from tiled (slot j * key_heads + k) to grouped (k * ratio + j)
+    case ValueHeads: {  // from tiled (j * key_heads + k) to grouped (k * ratio + j)
       if (i < first) return i;
-      const int64_t slot = (i - first) / head, place = (i - first) % head;
-      return first + (slot % key_heads * ratio + slot / key_heads) * head + place;
+      const int64_t tiled = (i - first) / head, place = (i - first) % head;
+      return first + (tiled % key_heads * ratio + tiled / key_heads) * head + place;
     }
     case RopePairs: {  // from neighbours (2 i, 2 i + 1) to halves (i, i + head / 2)
       const int64_t place = i % head;

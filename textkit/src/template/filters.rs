@@ -85,7 +85,11 @@ pub fn register(env: &mut Environment<'static>) {
         Some(_) => Ok(v),
         None => to_str(&v).map(Value::from),
     });
-    env.add_function("__add", |a: Value, b: Value| add(&a, &b));
+    env.add_function("__add", |values: Rest<Value>| {
+        let mut values = values.iter();
+        let first = values.next().cloned().unwrap_or_default();
+        values.try_fold(first, |sum, next| add(&sum, next))
+    });
     env.add_function("__iter", |v: Value| check_iterable(&v).map(|()| v));
 }
 

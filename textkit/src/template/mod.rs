@@ -18,7 +18,12 @@ use std::ffi::CString;
 use std::io::{self, Write};
 use values::{error, Cause};
 
-const FUEL: u64 = 20_000_000; // instructions: about one second
+const FUEL: u64 = 2_000_000; // instructions: about 0.1 s
+const FUEL_PER_BYTE: u64 = 16; // and as many for each byte of the variables
+const MAX_FUEL: u64 = 20_000_000;
+// Deeply nested values and expressions are compared, dropped and compiled by recursion.  Only what is
+// used of this address space becomes memory.
+const STACK: usize = 1 << 30; // bytes
 const MAX_SOURCE: usize = 4 << 20; // bytes
 
 pub struct Template {
@@ -33,12 +38,15 @@ impl Template {
             let text = format!("the template has {} bytes, at most {MAX_SOURCE} are supported", source.len());
             return Err(Fault(Code::Limit, text));
         }
+        stacker::grow(STACK, || Template::compile(source))
+    }
+
+    fn compile(source: &str) -> Result<Template, Fault> {
         let mut env = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         env.set_syntax(syntax.map_err(fault)?);
         env.set_auto_escape_callback(|_| AutoEscape::None);
         env.set_undefined_behavior(UndefinedBehavior::Lenient);
-        env.set_fuel(Some(FUEL));
         env.set_unknown_method_callback(methods::call);
         env.set_formatter(|out, _, value| Ok(out.write_str(&text::to_str(value)?)?));
         filters::register(&mut env);
@@ -48,6 +56,10 @@ impl Template {
 
     /// `json` is an object with all variables; `now_unix` is what `strftime_now` tells.
     pub fn render(&self, json: &str, now_unix: i64) -> Result<String, Fault> {
+        stacker::grow(STACK, || self.render_here(json, now_unix))
+    }
+
+    fn render_here(&self, json: &str, now_unix: i64) -> Result<String, Fault> {
         let variables = json::parse(json).map_err(|e| Fault(Code::BadArgument, format!("variables: {e}")))?;
         let Some(variables) = variables.downcast_object_ref::<values::Dict>() else {
             return Err(Fault(Code::BadArgument, "variables: expected an object".into()));
@@ -57,7 +69,9 @@ impl Template {
         let mut scope = BTreeMap::from([("strftime_now".to_string(), strftime)]);
         scope.extend(variables.0.iter().map(|(key, value)| (key.to_string(), value.clone())));
         let mut out = Bounded(Vec::new());
-        let template = self.env.get_template(NAME).map_err(fault)?;
+        let mut env = self.env.clone();
+        env.set_fuel(Some(MAX_FUEL.min(FUEL + FUEL_PER_BYTE * json.len() as u64)));
+        let template = env.get_template(NAME).map_err(fault)?;
         template.render_captured_to(Value::from(scope), &mut out).map_err(fault)?;
         String::from_utf8(out.0).map_err(|e| Fault(Code::Internal, e.to_string()))
     }
@@ -69,7 +83,7 @@ struct Bounded(Vec<u8>);
 impl Write for Bounded {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0.len() + bytes.len() > text::MAX_TEXT {
-            return Err(io::Error::other("the prompt grew too long"));
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -89,7 +103,11 @@ fn fault(e: Error) -> Fault {
     }
     let code = match (cause, e.kind()) {
         (Some(Cause::Raised(message)), _) => return Fault(Code::TemplateRaised, message.clone()),
-        (Some(Cause::Limit), _) | (_, ErrorKind::OutOfFuel | ErrorKind::WriteFailure) => Code::Limit,
+        (_, ErrorKind::WriteFailure) => {
+            return Fault(Code::Limit, format!("the prompt is longer than {} bytes", text::MAX_TEXT));
+        }
+        (_, ErrorKind::OutOfFuel) => return Fault(Code::Limit, "rendering takes too much work".into()),
+        (Some(Cause::Limit), _) => Code::Limit,
         (_, ErrorKind::SyntaxError) => Code::TemplateSyntax,
         _ => Code::TemplateRuntime,
     };

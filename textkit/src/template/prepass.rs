@@ -12,6 +12,7 @@ use super::values::DICT_METHODS;
 use crate::{Code, Fault};
 
 const MAX_NESTING: usize = 100; // brackets in brackets
+const MAX_TOKENS: usize = 10_000; // between two marks; an operator chain is compiled by recursion
 
 pub fn rewrite(source: &str) -> Result<String, Fault> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
@@ -141,6 +142,12 @@ fn rewrite_code(code: &str, is_tag: bool) -> Result<String, Fault> {
     let body = inner.strip_suffix(['-', '+']).unwrap_or(inner);
     let close = &inner[body.len()..];
     let mut all = tokens(body);
+    if all.len() > MAX_TOKENS {
+        return Err(Fault(
+            Code::Limit,
+            format!("template: an expression of more than {MAX_TOKENS} words and signs"),
+        ));
+    }
     let mut out = open.to_string();
     let mut at = 0;
     if is_tag {
@@ -280,7 +287,7 @@ impl Operands {
     fn join(self) -> String {
         let separators = |i: usize| self.separators.get(i).map_or("", String::as_str);
         let mut out = String::new();
-        let mut sum = String::new(); // of the operands since the last other separator
+        let mut terms = vec![]; // of the sum since the last other separator
         let mut i = 0;
         while i < self.texts.len() {
             let sign = if i > 0 { separators(i - 1) } else { "" };
@@ -290,24 +297,31 @@ impl Operands {
             }
             while separators(i) == "~" {
                 i += 1;
-                term = term + "~" + &printed(&self.texts[i]);
+                term.push('~');
+                term.push_str(&printed(&self.texts[i]));
             }
             match sign {
-                "+" => {
-                    let space = sum.len() - sum.trim_start().len();
-                    sum = format!("{}__add({}, {}) ", &sum[..space], sum.trim(), term.trim());
-                }
-                "-" => sum = sum + "-" + &term,
+                "+" => terms.push(term),
+                "-" => terms = vec![sum(terms) + "-" + &term],
                 _ => {
-                    out.push_str(&sum);
+                    out.push_str(&sum(terms));
                     out.push_str(sign);
-                    sum = term;
+                    terms = vec![term];
                 }
             }
             i += 1;
         }
-        out + &sum
+        out + &sum(terms)
     }
+}
+
+fn sum(mut terms: Vec<String>) -> String {
+    if terms.len() < 2 {
+        return terms.pop().unwrap_or_default();
+    }
+    let space = terms[0].len() - terms[0].trim_start().len();
+    let inner: Vec<&str> = terms.iter().map(|t| t.trim()).collect();
+    format!("{}__add({}) ", &terms[0][..space], inner.join(", "))
 }
 
 fn printed(operand: &str) -> String {

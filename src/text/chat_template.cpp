@@ -1,5 +1,7 @@
 #include "text/chat_template.h"
 
+#include <iterator>
+
 #include "text/textkit_error.h"
 #include "textkit.h"
 
@@ -10,7 +12,7 @@ namespace {
 constexpr const char* kWhere = "tokenizer.chat_template";
 
 void drop_nulls(Json& object) {
-  for (auto it = object.begin(); it != object.end();) it = it->is_null() ? object.erase(it) : it + 1;
+  for (auto it = object.begin(); it != object.end();) it = it->is_null() ? object.erase(it) : std::next(it);
 }
 
 void copy_reasoning(Json& message) {

@@ -29,7 +29,7 @@ Result<Tokenizer> load(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string text{std::istreambuf_iterator<char>(file), {}};
   TokenizerSpec spec;
-  const Json json = TRY(parse_json(text, path));
+  const Json json = TRY(parse_ordered_json(text, path));
   if (!json.contains("tokens")) {
     spec.tokenizer_json = std::move(text);
     return Tokenizer::make(spec);

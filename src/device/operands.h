@@ -69,6 +69,7 @@ struct Span {
 enum class KvFormat : uint8_t { F16, BF16, F32 };
 
 constexpr int64_t kPagePositions = 64;
+constexpr int64_t kMaxHeadDim = 512;  // of attention heads, also a limit on what a file may ask for
 
 // Keys and values of one layer and sequence.  pages[p / 64] holds, for 64 positions:
 //   keys    [kv head][position / 16][dim][position % 16]     position = lane

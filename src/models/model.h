@@ -45,7 +45,6 @@ struct Vocabulary {
 Result<int64_t> vocabulary_size(const Loader& loader);
 
 // Limits for keys that size something (spec: hostile metadata).
-constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096,
-                  kMaxHeadDim = 512;
+constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096;
 
 }  // namespace invar

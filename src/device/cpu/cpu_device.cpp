@@ -280,7 +280,7 @@ void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, 
     if (!split) {
       run(items, [&](int64_t item) {
         AttendArgs a = queries(item);
-        float own[kMaxQueries][2 + 512];
+        float own[kMaxQueries][2 + kMaxHeadDim];
         for (int i = 0; i < a.n; ++i) a.part[i] = own[i];
         a.end_segment = a.position[a.n - 1] / kSegment + 1;
         kernels_.attend[int(pages[s].format)](a);

@@ -7,10 +7,6 @@
 
 #include "device/cpu/kernels.h"
 
-namespace invar::cpu {
-constexpr int64_t kMaxHeadDim = 512;
-}
-
 #include "device/cpu/math.inl"
 #include "device/cpu/matmul.inl"
 #include "device/cpu/rows.inl"

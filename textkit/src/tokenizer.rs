@@ -149,15 +149,25 @@ impl Tokenizer {
     }
 
     pub fn new(parts: Parts) -> Result<Tokenizer, Fault> {
-        let mut vocab: AHashMap<String, u32> = AHashMap::with_capacity(parts.pieces.len());
+        let mut known: AHashMap<&str, usize> = AHashMap::with_capacity(parts.pieces.len());
         for (i, piece) in parts.pieces.iter().enumerate() {
-            vocab.entry(piece.clone()).or_insert(i as u32); // of equal pieces the lowest id counts
+            known.entry(piece).or_insert(i); // of equal pieces the lowest id counts
         }
-        for (i, (a, b)) in parts.merges.iter().enumerate() {
+        // Control and unused tokens are no result of merging, unless the file says how.
+        let merged = |kind: i32| kind != CONTROL && kind != UNUSED;
+        let mut vocab: AHashMap<String, u32> = AHashMap::with_capacity(known.len());
+        for (piece, i) in known.iter().filter(|(_, i)| merged(parts.types[**i])) {
+            vocab.insert(piece.to_string(), *i as u32);
+        }
+        for (n, (a, b)) in parts.merges.iter().enumerate() {
             let whole = [a.as_str(), b.as_str()].concat();
-            let missing = [a, b, &whole].into_iter().find(|p| !vocab.contains_key(*p));
-            if let Some(missing) = missing {
-                return Err(bad("merges", format!("merge {i} needs '{missing}', which is not a token")));
+            for piece in [a, b, &whole] {
+                let Some(i) = known.get(piece.as_str()) else {
+                    return Err(bad("merges", format!("merge {n} needs '{piece}', which is not a token")));
+                };
+                if !merged(parts.types[*i]) {
+                    vocab.insert(piece.clone(), *i as u32);
+                }
             }
         }
         let (all, user, control) = (
@@ -309,7 +319,10 @@ impl Tokenizer {
 
     /// The id of a token by its text in the file.
     pub fn find(&self, text: &str) -> Option<u32> {
-        self.bpe.token_to_id(text)
+        let same = |id: &u32| {
+            self.piece(*id) == text.as_bytes() && matches!(self.types[*id as usize], CONTROL | UNUSED)
+        };
+        self.bpe.token_to_id(text).or_else(|| (0..self.types.len() as u32).find(same))
     }
 
     pub fn adds_space(&self) -> bool {
@@ -351,8 +364,7 @@ fn merges_from_scores(parts: &Parts, scores: &[f32]) -> Result<Vec<(String, Stri
         ));
     }
     let known: ahash::AHashSet<&str> = parts.pieces.iter().map(String::as_str).collect();
-    let mut order: Vec<usize> =
-        (0..n).filter(|i| matches!(parts.types[*i], NORMAL | USER_DEFINED | UNUSED)).collect();
+    let mut order: Vec<usize> = (0..n).filter(|i| matches!(parts.types[*i], NORMAL | USER_DEFINED)).collect();
     order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b)));
     let mut merges = vec![];
     for i in order {

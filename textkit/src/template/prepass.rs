@@ -321,6 +321,9 @@ fn sum(mut terms: Vec<String>) -> String {
     }
     let space = terms[0].len() - terms[0].trim_start().len();
     let inner: Vec<&str> = terms.iter().map(|t| t.trim()).collect();
+    if inner.contains(&"") {
+        return terms.join("+"); // a syntax error must stay one
+    }
     format!("{}__add({}) ", &terms[0][..space], inner.join(", "))
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <gtest/gtest.h>
 #include <string>
 #include <unistd.h>
@@ -43,8 +44,11 @@ inline int after(int token) {
   return (token + 1) % 256;
 }
 
+using AlphabetChange = std::function<void(Metadata&)>;
+
 // The path of the file; `chat_template` empty: the model has none.
-inline std::string write_alphabet_model(const std::string& chat_template = kChatMl, uint32_t context = 4096) {
+inline std::string write_alphabet_model(const std::string& chat_template = kChatMl, uint32_t context = 4096,
+                                        const AlphabetChange& change = {}) {
   std::vector<std::string> tokens;
   std::vector<int32_t> types(256, 1);
   for (int b = 0; b < 256; ++b) tokens.push_back(byte_token(b));
@@ -72,6 +76,8 @@ inline std::string write_alphabet_model(const std::string& chat_template = kChat
   number("tokenizer.ggml.eos_token_id", kAlphabetEnd);
   keys.set("tokenizer.ggml.add_bos_token", Value::boolean(false));
   if (!chat_template.empty()) keys.set("tokenizer.chat_template", Value::text(chat_template));
+
+  if (change) change(keys);
 
   const GgmlType* f32 = find_ggml_type(kGgmlF32);
   constexpr int64_t w = kAlphabetWidth, v = kAlphabetTokens;

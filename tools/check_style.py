@@ -39,10 +39,10 @@ def offences(name, text):
             if length > FUNCTION_LINES:
                 yield first, f"a function of {length} lines; the limit is {FUNCTION_LINES}"
     head = lines[1] if lines and lines[0].startswith("#!") else lines[0] if lines else ""
-    if not head.startswith(("//", '"""', "#", 'r"""')):
+    if not head.startswith(("//", "/*", '"""', "#", 'r"""')):
         yield 1, "no comment at its head"
     for number, line in enumerate(lines, 1):
-        if not line.isascii() and "_test" not in name:
+        if not line.isascii() and not name.startswith("tests/"):
             yield number, "not ASCII"
         if suffix != ".py" and (word := WORDS.search(line)):
             yield number, f"the word '{word[0]}' means three things; see the glossary of docs/tour.md"

@@ -133,8 +133,35 @@ def safetensors_files():
     yield "bad-tail", safe({"a": entry()}, 9)
 
 
+def config_files():
+    dense = {"max_position_embeddings": 64, "hidden_size": 8, "intermediate_size": 8, "num_attention_heads": 2,
+             "num_hidden_layers": 2, "rms_norm_eps": 1e-5, "vocab_size": 9}
+    delta = dense | {"linear_conv_kernel_dim": 4, "linear_key_head_dim": 2, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+                     "linear_value_head_dim": 2, "head_dim": 8, "layer_types": ["full_attention", "linear_attention"],
+                     "mtp_num_hidden_layers": 1, "eos_token_id": [1, 2],
+                     "rope_parameters": {"rope_theta": 1e7, "partial_rotary_factor": 0.25, "mrope_section": [1, 0, 0]}}
+    experts = delta | {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 4, "shared_expert_intermediate_size": 4}
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
+    llama = {"architectures": ["LlamaForCausalLM"]}
+    sound = {"llama": llama | dense, "qwen2": {"architectures": ["Qwen2ForCausalLM"], "use_sliding_window": True, "sliding_window": 8} | dense,
+             "llama3": llama | dense | {"rope_scaling": llama3}, "linear": llama | dense | {"rope_scaling": {"type": "linear", "factor": 2}},
+             "qwen35": {"architectures": ["Qwen3_5ForConditionalGeneration"], "text_config": delta},
+             "qwen35moe": {"architectures": ["Qwen3_5MoeForCausalLM"]} | experts}
+    for name, config in sound.items():
+        yield f"ok-{name}", json.dumps(config).encode()
+    for name, change in {"class": {"architectures": ["X"]}, "zero": {"hidden_size": 0}, "text": {"hidden_size": "8"}, "huge": {"head_dim": 1 << 40},
+                         "float": {"num_hidden_layers": 2.0}, "eps": {"rms_norm_eps": "nan"}, "heads": {"num_attention_heads": 9},
+                         "act": {"hidden_act": "gelu"}, "factors": {"rope_scaling": llama3 | {"high_freq_factor": 1.0}},
+                         "quantized": {"quantization_config": {}}, "eos": {"eos_token_id": [-1]}}.items():
+        yield f"bad-{name}", json.dumps(llama | dense | change).encode()
+    yield "bad-empty", b""
+    yield "bad-array", b"[]"
+    yield "bad-twice", b'{"architectures":["LlamaForCausalLM"],"architectures":["LlamaForCausalLM"]}'
+    yield "bad-deep", b"[" * 1000
+
+
 def main():
-    for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files())):
+    for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("ok-*"), *folder.glob("bad-*")]:

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "files/gguf.h"
+#include "files/hf_config.h"
 #include "files/safetensors.h"
 
 namespace invar {
@@ -15,6 +16,15 @@ namespace invar {
 inline void read_byte(const ByteSource& source, uint64_t offset) {
   std::byte byte;
   CHECK(source.read(offset, {&byte, 1}));
+}
+
+// Every value can be had by one of the getters; only numbers may be out of all ranges.
+inline void decode_all(const Metadata& keys) {
+  for (const auto& [key, value] : keys.entries()) {
+    const bool decodes = keys.texts(key) || keys.reals(key) || keys.integers(key) || keys.booleans(key);
+    CHECK(decodes || value.type == ValueType::U64 || value.type == ValueType::F32 ||
+          value.type == ValueType::F64);
+  }
 }
 
 // Parses, decodes every value, and touches the first and the last byte of each tensor.
@@ -27,12 +37,7 @@ inline bool fuzz_gguf(std::span<const std::byte> bytes) {
     CHECK(!index.error().message.empty() && !index.error().where.empty());
     return false;
   }
-  for (const auto& [key, value] : index->keys.entries()) {
-    const bool decodes = index->keys.texts(key) || index->keys.reals(key) || index->keys.integers(key) ||
-                         index->keys.booleans(key);
-    CHECK(decodes || value.type == ValueType::U64 || value.type == ValueType::F32 ||
-          value.type == ValueType::F64);
-  }
+  decode_all(index->keys);
   for (const GgufTensor& tensor : index->tensors) {
     CHECK(tensor.bytes > 0);
     read_byte(source, tensor.offset);
@@ -53,6 +58,17 @@ inline bool fuzz_safetensors(std::span<const std::byte> bytes) {
     read_byte(source, tensor.offset);
     read_byte(source, tensor.offset + tensor.bytes - 1);
   }
+  return true;
+}
+
+inline bool fuzz_config(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const Result<HfConfig> config = parse_hf_config(text, "config.json");
+  if (!config) {
+    CHECK(!config.error().message.empty() && !config.error().where.empty());
+    return false;
+  }
+  decode_all(config->keys);
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include <numbers>
 #include <optional>
 
+#include "base/file.h"
 #include "files/byte_source.h"
 #include "files/json_text.h"
 
@@ -260,11 +261,10 @@ Status read_token_ids(const ConfigReader& in, HfConfig& config) {
 
 }  // namespace
 
-Result<HfConfig> read_hf_config(const std::string& folder) {
-  constexpr uint64_t kLimit = 16 << 20;
+Result<HfConfig> parse_hf_config(std::string_view text, const std::string& path) {
   HfConfig config;
-  config.path = folder + "/config.json";
-  const json root = TRY(read_json(config.path, kLimit));
+  config.path = path;
+  const json root = TRY(parse_json(text, path));
   if (!root.is_object()) return bad_file("", "expected a JSON object", config.path);
   config.architecture = TRY(find_architecture(root, config.path));
   config.keys = Metadata(config.path);
@@ -285,6 +285,12 @@ Result<HfConfig> read_hf_config(const std::string& folder) {
   TRY(read_layer_types(in, config));
   TRY(read_token_ids(in, config));
   return config;
+}
+
+Result<HfConfig> read_hf_config(const std::string& folder) {
+  constexpr uint64_t kLimit = 16 << 20;
+  const std::string path = folder + "/config.json";
+  return parse_hf_config(TRY(read_file(path, kLimit)), path);
 }
 
 }  // namespace invar

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -24,6 +25,7 @@ struct HfConfig {
   std::vector<int64_t> eos_ids;
 };
 
+Result<HfConfig> parse_hf_config(std::string_view text, const std::string& path);
 Result<HfConfig> read_hf_config(const std::string& folder);
 
 }  // namespace invar

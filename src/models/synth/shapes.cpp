@@ -19,10 +19,14 @@ constexpr Shape kShapes[] = {
     {"qwen35", "9B", 32, 4096, 12288, 16, 4, 256, kQwenVocab, kQwenContext, false, 16, 32, 128, 64},
     {"qwen35", "27B", 64, 5120, 17408, 24, 4, 256, kQwenVocab, kQwenContext, false, 16, 48, 128, 64},
     {"qwen35moe", "tiny", 4, 256, 0, 4, 2, 64, 512, 4096, false, 4, 12, 64, 16, 4, 2, 256, 256},
-    {"qwen35moe", "35B-A3B", 40, 2048, 0, 16, 2, 256, kQwenVocab, kQwenContext, false, 16, 32, 128, 64, 256, 8, 512, 512},
-    {"qwen35moe", "35B-cut", 6, 2048, 0, 16, 2, 256, kQwenVocab, kQwenContext, false, 16, 32, 128, 64, 256, 8, 512, 512},
-    {"qwen35moe", "122B-A10B", 48, 3072, 0, 32, 2, 256, kQwenVocab, kQwenContext, false, 16, 64, 128, 64, 256, 8, 1024, 1024},
-    {"qwen35moe", "397B-A17B", 60, 4096, 0, 32, 2, 256, kQwenVocab, kQwenContext, false, 16, 64, 128, 64, 512, 10, 1024, 1024},
+    {"qwen35moe", "35B-A3B", 40, 2048, 0, 16, 2, 256, kQwenVocab, kQwenContext, false, 16, 32, 128, 64, 256,
+     8, 512, 512},
+    {"qwen35moe", "35B-cut", 6, 2048, 0, 16, 2, 256, kQwenVocab, kQwenContext, false, 16, 32, 128, 64, 256, 8,
+     512, 512},
+    {"qwen35moe", "122B-A10B", 48, 3072, 0, 32, 2, 256, kQwenVocab, kQwenContext, false, 16, 64, 128, 64, 256,
+     8, 1024, 1024},
+    {"qwen35moe", "397B-A17B", 60, 4096, 0, 32, 2, 256, kQwenVocab, kQwenContext, false, 16, 64, 128, 64, 512,
+     10, 1024, 1024},
     {"llama", "tiny", 3, 256, 512, 4, 2, 64, 512, 4096, false},
     {"llama", "135M", 30, 576, 1536, 9, 3, 64, 49152, 8192, true},
     {"qwen2", "tiny", 3, 256, 512, 4, 2, 64, 512, 4096, false},
@@ -129,14 +133,17 @@ float rope_base(std::string_view arch) {
 std::span<const Shape> all_shapes() { return kShapes; }
 
 const Shape* find_shape(std::string_view name) {
-  const Shape* found = std::find_if(std::begin(kShapes), std::end(kShapes), [&](const Shape& s) { return s.name() == name; });
+  const Shape* found =
+      std::find_if(std::begin(kShapes), std::end(kShapes), [&](const Shape& s) { return s.name() == name; });
   return found == std::end(kShapes) ? nullptr : found;
 }
 
 Metadata keys_of(const Shape& s) {
   Metadata keys;
   const std::string arch = s.arch;
-  auto number = [&](const char* key, int64_t value) { keys.set(arch + "." + key, Value::u32(uint32_t(value))); };
+  auto number = [&](const char* key, int64_t value) {
+    keys.set(arch + "." + key, Value::u32(uint32_t(value)));
+  };
   auto real = [&](const char* key, float value) { keys.set(arch + "." + key, Value::f32(value)); };
   keys.set("general.architecture", Value::text(arch));
   keys.set("general.type", Value::text("model"));

@@ -1,6 +1,6 @@
 // Named shapes of models as data, and the keys and tensors that a file of such a shape has.  Sizes of real
-// models come from their published configurations; the tiny ones are ours.  Which format a tensor gets and what
-// is in it is synth.h's.
+// models come from their published configurations; the tiny ones are ours.  Which format a tensor gets and
+// what is in it is synth.h's.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,9 @@ struct Shape {
 
   std::string name() const { return std::string(arch) + ":" + size; }
   bool hybrid() const { return key_heads > 0; }
-  int64_t blocks() const { return layers + (hybrid() ? 1 : 0); }  // hybrids have a draft block behind the layers
+  int64_t blocks() const {
+    return layers + (hybrid() ? 1 : 0);
+  }  // hybrids have a draft block behind the layers
   bool recurrent(int64_t layer) const { return hybrid() && layer < layers && (layer + 1) % 4 != 0; }
 };
 
@@ -39,14 +41,14 @@ enum class Part {
   Bias,
   Conv,
   Router,
-  Decay,        // ssm_a: negative
-  TimeStep,     // ssm_dt.bias
-  Gate,         // ssm_alpha, ssm_beta
+  Decay,     // ssm_a: negative
+  TimeStep,  // ssm_dt.bias
+  Gate,      // ssm_alpha, ssm_beta
   Embedding,
   Output,
-  Value,        // attn_v, and attn_qkv of recurrent layers
-  Down,         // ffn_down and its kin
-  Residual,     // other matrices that write to the residual stream
+  Value,     // attn_v, and attn_qkv of recurrent layers
+  Down,      // ffn_down and its kin
+  Residual,  // other matrices that write to the residual stream
   Matrix
 };
 

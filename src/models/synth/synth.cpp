@@ -23,8 +23,10 @@ bool always_f32(Part part) {
     case Part::Conv:
     case Part::Router:
     case Part::Decay:
-    case Part::TimeStep: return true;
-    default: return false;
+    case Part::TimeStep:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -37,19 +39,27 @@ bool finer(int64_t block, int64_t blocks) {
 const char* q4_k_m(const Shape& shape, const ShapeTensor& t) {
   bool six = false;
   switch (t.part) {
-    case Part::Gate: return "F32";
-    case Part::Output: six = true; break;
-    case Part::Embedding: six = shape.tied; break;
+    case Part::Gate:
+      return "F32";
+    case Part::Output:
+      six = true;
+      break;
+    case Part::Embedding:
+      six = shape.tied;
+      break;
     case Part::Value:
-    case Part::Down: six = finer(layer_of(t.name), shape.blocks()); break;
-    default: break;
+    case Part::Down:
+      six = finer(layer_of(t.name), shape.blocks());
+      break;
+    default:
+      break;
   }
   if (t.shape.back() % 256 != 0) return six ? "Q8_0" : "Q5_0";
   return six ? "Q6_K" : "Q4_K";
 }
 
-// Values are k * step + middle with k = -510..510, the sum of four random bytes less its mean: only exact sums,
-// one product and one more sum, so every machine gets the same.
+// Values are k * step + middle with k = -510..510, the sum of four random bytes less its mean: only exact
+// sums, one product and one more sum, so every machine gets the same.
 struct Spread {
   float step, middle;
 };
@@ -59,20 +69,32 @@ constexpr double kDeviation = 147.80054127099806;  // of k: sqrt(4 * (256^2 - 1)
 // Matrices keep the size of what goes through them; what is added to the residual stream is smaller, so that
 // deep stacks stay finite and rounding does not grow.
 Spread spread_of(const Shape& shape, const ShapeTensor& t) {
-  auto gain = [&](double g) { return Spread{float(g / (kDeviation * std::sqrt(double(t.shape.back())))), 0}; };
+  auto gain = [&](double g) {
+    return Spread{float(g / (kDeviation * std::sqrt(double(t.shape.back())))), 0};
+  };
   switch (t.part) {
-    case Part::Norm: return {1.0f / 2048, 1};
-    case Part::Bias: return {1.0f / 1024, 0};
-    case Part::Conv: return {1.0f / 256, 0};
-    case Part::Decay: return {1.0f / 640, -1};       // -1.8 .. -0.2
-    case Part::TimeStep: return {1.0f / 1024, -2};   // with ssm_a: decays of about 0.6 .. 0.99
-    case Part::Gate: return gain(0.5);
+    case Part::Norm:
+      return {1.0f / 2048, 1};
+    case Part::Bias:
+      return {1.0f / 1024, 0};
+    case Part::Conv:
+      return {1.0f / 256, 0};
+    case Part::Decay:
+      return {1.0f / 640, -1};  // -1.8 .. -0.2
+    case Part::TimeStep:
+      return {1.0f / 1024, -2};  // with ssm_a: decays of about 0.6 .. 0.99
+    case Part::Gate:
+      return gain(0.5);
     case Part::Residual:
-    case Part::Down: return gain(0.5);
-    case Part::Output: return gain(2);
+    case Part::Down:
+      return gain(0.5);
+    case Part::Output:
+      return gain(2);
     // A table that is also the head must be small, or every token would predict itself.
-    case Part::Embedding: return shape.tied ? gain(2) : Spread{1.0f / 128, 0};
-    default: return gain(1);
+    case Part::Embedding:
+      return shape.tied ? gain(2) : Spread{1.0f / 128, 0};
+    default:
+      return gain(1);
   }
 }
 
@@ -85,7 +107,8 @@ uint64_t hash_of(std::string_view text) {  // FNV-1a
 // Random numbers of one tensor by (purpose, index).
 class Draw {
  public:
-  Draw(uint64_t seed, const std::string& name) : key_{uint32_t(seed), uint32_t(seed >> 32)}, name_(hash_of(name)) {}
+  Draw(uint64_t seed, const std::string& name)
+      : key_{uint32_t(seed), uint32_t(seed >> 32)}, name_(hash_of(name)) {}
 
   Philox4 at(uint64_t index) const {
     return philox({uint32_t(index), uint32_t(index >> 32), uint32_t(name_), uint32_t(name_ >> 32)}, key_);
@@ -105,10 +128,10 @@ class Draw {
   uint64_t name_;
 };
 
-constexpr int64_t kStockValues = 1 << 19;          // values of a tensor that are drawn and encoded
-constexpr int64_t kPieceBytes = 1 << 16;           // that one thread fills at a time
+constexpr int64_t kStockValues = 1 << 19;           // values of a tensor that are drawn and encoded
+constexpr int64_t kPieceBytes = 1 << 16;            // that one thread fills at a time
 constexpr int64_t kBufferBytes = 64 * kPieceBytes;  // handed to the file at a time
-constexpr uint64_t kChoices = uint64_t(1) << 62;   // indices of choices; those of values are below
+constexpr uint64_t kChoices = uint64_t(1) << 62;    // indices of choices; those of values are below
 
 template <class F>
 std::vector<std::byte> encoded(const Draw& draw, Spread spread, int64_t blocks, ThreadPool& pool) {
@@ -117,7 +140,8 @@ std::vector<std::byte> encoded(const Draw& draw, Spread spread, int64_t blocks, 
   pool.run((blocks + kGroup - 1) / kGroup, [&](int64_t group) {
     for (int64_t b = group * kGroup; b < std::min(blocks, (group + 1) * kGroup); b += kAtOnce) {
       float values[kValues];
-      for (int64_t i = 0; i < kValues; i += 4) draw.values(uint64_t(b * F::block_values + i) / 4, spread, values + i);
+      for (int64_t i = 0; i < kValues; i += 4)
+        draw.values(uint64_t(b * F::block_values + i) / 4, spread, values + i);
       for (int64_t i = 0; i < std::min(kAtOnce, blocks - b); ++i) {
         typename F::Block block;
         F::encode(values + i * F::block_values, block);
@@ -129,8 +153,8 @@ std::vector<std::byte> encoded(const Draw& draw, Spread spread, int64_t blocks, 
 }
 
 // A tensor of at most kStockValues is drawn whole.  Of a larger one, that much is drawn and encoded, and each
-// piece of 256 values (one block, where that is longer) of the tensor is a random one of the stock: rows differ,
-// and quantizing billions of values is not waited for.
+// piece of 256 values (one block, where that is longer) of the tensor is a random one of the stock: rows
+// differ, and quantizing billions of values is not waited for.
 class Filler {
  public:
   Filler(const NewTensor& t, const Draw& draw, Spread spread, ThreadPool& pool) : draw_(draw), pool_(pool) {
@@ -156,7 +180,8 @@ class Filler {
     for (int64_t at = 0; at < total_; at += int64_t(buffer.size())) {
       const int64_t n = std::min(total_ - at, int64_t(buffer.size()));
       pool_.run((n + piece - 1) / piece, [&](int64_t i) {
-        fill((at + i * piece) / part_bytes_, std::span(buffer).subspan(size_t(i * piece), size_t(std::min(piece, n - i * piece))));
+        fill((at + i * piece) / part_bytes_,
+             std::span(buffer).subspan(size_t(i * piece), size_t(std::min(piece, n - i * piece))));
       });
       TRY(out(std::span(buffer).first(size_t(n))));
       TRY(written(size_t(n)));
@@ -168,7 +193,8 @@ class Filler {
   void fill(int64_t first_part, std::span<std::byte> out) const {
     for (int64_t part = first_part; !out.empty(); ++part) {
       const uint64_t bits = draw_.at(kChoices + uint64_t(part))[0];
-      const size_t from = size_t(bits * uint64_t(parts_) >> 32), n = std::min(out.size(), size_t(part_bytes_));
+      const size_t from = size_t(bits * uint64_t(parts_) >> 32),
+                   n = std::min(out.size(), size_t(part_bytes_));
       std::memcpy(out.data(), &stock_[from * size_t(part_bytes_)], n);
       out = out.subspan(n);
     }
@@ -224,7 +250,8 @@ Status synthesize(const Shape& shape, const std::string& path, const SynthOption
     const Draw draw(options.seed, t.name);
     return Filler(t, draw, spreads.at(t.name), pool).emit(emit, [&](size_t bytes) -> Status {
       done += bytes;
-      if (!go_on(double(done) / double(total))) return Error{Code::Cancelled, path, "interrupted; nothing was written"};
+      if (!go_on(double(done) / double(total)))
+        return Error{Code::Cancelled, path, "interrupted; nothing was written"};
       return Ok{};
     });
   });

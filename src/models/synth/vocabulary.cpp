@@ -15,17 +15,23 @@ struct Added {
   TokenKind kind;
 };
 constexpr Added kAdded[] = {
-    {"<|endoftext|>", kControl},      {"<|im_start|>", kControl},        {"<|im_end|>", kControl},
-    {"<|object_ref_start|>", kControl}, {"<|object_ref_end|>", kControl}, {"<|box_start|>", kControl},
-    {"<|box_end|>", kControl},        {"<|quad_start|>", kControl},      {"<|quad_end|>", kControl},
-    {"<|vision_start|>", kControl},   {"<|vision_end|>", kControl},      {"<|vision_pad|>", kControl},
-    {"<|image_pad|>", kControl},      {"<|video_pad|>", kControl},       {"<tool_call>", kUserDefined},
-    {"</tool_call>", kUserDefined},   {"<|fim_prefix|>", kUserDefined},  {"<|fim_middle|>", kUserDefined},
-    {"<|fim_suffix|>", kUserDefined}, {"<|fim_pad|>", kUserDefined},     {"<|repo_name|>", kUserDefined},
-    {"<|file_sep|>", kUserDefined},   {"<tool_response>", kUserDefined}, {"</tool_response>", kUserDefined},
-    {"<think>", kUserDefined},        {"</think>", kUserDefined},        {"<|audio_start|>", kControl},
-    {"<|audio_end|>", kControl},      {"<tts_pad>", kControl},           {"<tts_text_bos>", kControl},
-    {"<tts_text_eod>", kControl},     {"<tts_text_bos_single>", kControl}, {"<|audio_pad|>", kControl},
+    {"<|endoftext|>", kControl},       {"<|im_start|>", kControl},
+    {"<|im_end|>", kControl},          {"<|object_ref_start|>", kControl},
+    {"<|object_ref_end|>", kControl},  {"<|box_start|>", kControl},
+    {"<|box_end|>", kControl},         {"<|quad_start|>", kControl},
+    {"<|quad_end|>", kControl},        {"<|vision_start|>", kControl},
+    {"<|vision_end|>", kControl},      {"<|vision_pad|>", kControl},
+    {"<|image_pad|>", kControl},       {"<|video_pad|>", kControl},
+    {"<tool_call>", kUserDefined},     {"</tool_call>", kUserDefined},
+    {"<|fim_prefix|>", kUserDefined},  {"<|fim_middle|>", kUserDefined},
+    {"<|fim_suffix|>", kUserDefined},  {"<|fim_pad|>", kUserDefined},
+    {"<|repo_name|>", kUserDefined},   {"<|file_sep|>", kUserDefined},
+    {"<tool_response>", kUserDefined}, {"</tool_response>", kUserDefined},
+    {"<think>", kUserDefined},         {"</think>", kUserDefined},
+    {"<|audio_start|>", kControl},     {"<|audio_end|>", kControl},
+    {"<tts_pad>", kControl},           {"<tts_text_bos>", kControl},
+    {"<tts_text_eod>", kControl},      {"<tts_text_bos_single>", kControl},
+    {"<|audio_pad|>", kControl},
 };
 
 struct Family {
@@ -42,7 +48,8 @@ constexpr Family kFamilies[] = {
 };
 
 const char* const kTemplate =
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor "
+    "%}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 std::string utf8(int code_point) {  // below 0x800

@@ -1,5 +1,5 @@
-// A byte-level vocabulary without merges for a model that was never trained: the 256 bytes, made-up pieces up to
-// the size, the control tokens of the family where it has them, and a small ChatML template.
+// A byte-level vocabulary without merges for a model that was never trained: the 256 bytes, made-up pieces up
+// to the size, the control tokens of the family where it has them, and a small ChatML template.
 #pragma once
 
 #include "files/metadata.h"

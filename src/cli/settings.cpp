@@ -87,7 +87,17 @@ int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer) {
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,
                                             const Voice& voice) {
   Progress progress("loading", voice);
-  return Engine::open(file, options, [&](double share) { progress.set(share); });
+  auto engine = Engine::open(file, options, [&](double share) { progress.set(share); });
+  if (engine && voice.verbose) {
+    const EngineMemory& m = (*engine)->memory();
+    const EngineOptions& o = (*engine)->settings();
+    note("memory: weights " + std::to_string(m.weights_bytes) + ", state " + std::to_string(m.state_bytes) +
+         ", scratch " + std::to_string(m.scratch_bytes) + " of " + std::to_string(m.allowed_bytes) +
+         " bytes");
+    note("threads " + std::to_string(o.threads) + ", chunk " + std::to_string(o.chunk) + ", isa " + o.isa +
+         ", kv " + o.kv + ", context " + std::to_string((*engine)->context()));
+  }
+  return engine;
 }
 
 Result<std::vector<Token>> parse_tokens(std::string_view text, int64_t vocab, const std::string& where) {

@@ -52,9 +52,11 @@ bool needs_processing(std::span<const uint64_t> allowed, const SamplingParams& p
 // Mask, bias, repetition, then frequency and presence, each skipped at its neutral value.
 void process(std::span<float> l, std::span<const uint64_t> allowed, const SamplingParams& p,
              std::span<const Token> history, int64_t prompt_tokens) {
-  if (!allowed.empty()) {
-    for (size_t i = 0; i < l.size(); ++i)
-      if (i / 64 >= allowed.size() || !(allowed[i / 64] >> (i % 64) & 1)) l[i] = kMinusInfinity;
+  for (size_t i = 0; !allowed.empty() && i < l.size(); i += 64) {
+    uint64_t bits = i / 64 < allowed.size() ? allowed[i / 64] : 0;
+    if (bits == ~uint64_t(0)) continue;
+    for (size_t j = i; j < std::min(i + 64, l.size()); ++j)
+      if (!(bits >> (j - i) & 1)) l[j] = kMinusInfinity;
   }
   for (auto [token, value] : p.bias) l[token] += value;
   if (p.repetition != 1) {

@@ -2,14 +2,10 @@
 // in F32, and the transform from a checkpoint's tensors to GGUF's.
 //
 // Bounds.  An imitation of the contract in numpy (every product one fp32 chain, ascending; fp32 states)
-// differs from float64 by 1.6e-7 of the logits' RMS and at most 4.2e-6 in one logit, the logits reaching 22.
-// Our own exp and the order of other sums may add as much again and more, so the bounds are 1e-6 and 4e-5,
-// for keys and values in F32.  Keys and values in F16 round by 2^-11 of their size: 2e-3 of the RMS.
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
+// differs from float64 by 1.6e-7 of the logits' RMS and by at most 4.2e-6 in one logit, the logits reaching
+// 22; the engine was measured at the same.  The bounds are three and four times that: 5e-7 and 2e-5, for keys
+// and values in F32.  In F16 keys and values round by 2^-12 of their size, which one small attention layer
+// passes on as 1e-5; the bound is 5e-5.
 #include <gtest/gtest.h>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -107,8 +103,8 @@ TEST_P(Golden, AllPositionsAgreeWithTheReference) {
   Difference d = difference(got, want, vocab);
   RecordProperty("relative_rms", std::to_string(d.relative_rms * 1e6) + "e-6");
   std::printf("golden %s: relative RMS %.2e, largest %.2e\n", GetParam(), d.relative_rms, d.largest);
-  EXPECT_LT(d.relative_rms, 1e-6);
-  EXPECT_LT(d.largest, 4e-5);
+  EXPECT_LT(d.relative_rms, 5e-7);
+  EXPECT_LT(d.largest, 2e-5);
   EXPECT_EQ(d.wrong_best, 0);
 }
 
@@ -120,7 +116,7 @@ TEST_P(Golden, KeysAndValuesInF16StayClose) {
   Difference d = difference(got, want, vocab);
   std::printf("golden %s, f16 keys and values: relative RMS %.2e, largest %.2e\n", GetParam(), d.relative_rms,
               d.largest);
-  EXPECT_LT(d.relative_rms, 2e-3);
+  EXPECT_LT(d.relative_rms, 5e-5);
   EXPECT_GT(d.relative_rms, 1e-6);  // f16 was really used
 }
 

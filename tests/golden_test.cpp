@@ -6,6 +6,11 @@
 // 22; the engine was measured at the same.  The bounds are three and four times that: 5e-7 and 2e-5, for keys
 // and values in F32.  In F16 keys and values round by 2^-12 of their size, which one small attention layer
 // passes on as 1e-5; the bound is 5e-5.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <nlohmann/json.hpp>

@@ -88,7 +88,7 @@ Result<int> run(std::span<const std::string> arguments) {
   if (TRY(parse(options, arguments))) return 0;
   if (!f.voice.json && f.out.empty() && f.top == 0) f.top = 5;
 
-  ModelFile file = TRY(ModelFile::open(f.model));
+  ModelFile file = TRY(open_model(f.model));
   Chat chat = TRY(Chat::make(file));
   std::vector<Token> tokens = TRY(tokens_of(f, chat, vocabulary_of(file, chat.tokenizer())));
   TRY(check_fits(int64_t(tokens.size()), TRY(context_limit(file, f.engine))));

@@ -104,7 +104,7 @@ Result<int> run(std::span<const std::string> arguments) {
   if (f.raw && !f.system.empty()) return Error{Code::Usage, "--system", "expected a chat, found --raw"};
 
   auto start = std::chrono::steady_clock::now();
-  ModelFile file = TRY(ModelFile::open(f.model));
+  ModelFile file = TRY(open_model(f.model));
   Chat chat = TRY(Chat::make(file));
   if (!f.raw && !chat.has_template()) return chat.prompt({}).error();
   int64_t vocab = vocabulary_of(file, chat.tokenizer());

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "models/model.h"
 
 namespace invar::cli {
 
@@ -82,6 +83,12 @@ Result<int64_t> context_limit(const ModelFile& file, const EngineOptions& option
 int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer) {
   const TensorEntry* table = file.find("token_embd.weight");
   return table ? table->rows : tokenizer.size();
+}
+
+Result<ModelFile> open_model(const std::string& path) {
+  ModelFile file = TRY(ModelFile::open(path));
+  TRY(require_model(file.architecture()));
+  return file;
 }
 
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,

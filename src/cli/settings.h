@@ -42,6 +42,9 @@ Result<int64_t> context_limit(const ModelFile& file, const EngineOptions& option
 // Rows of the table of embeddings: token ids are below it.
 int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer);
 
+// A file whose architecture can be run; what else is wrong with it shows later.
+Result<ModelFile> open_model(const std::string& path);
+
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,
                                             const Voice& voice);
 

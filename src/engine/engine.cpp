@@ -28,15 +28,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const Engine
   FloatEnv environment;
   std::unique_ptr<Engine> engine(new Engine);
   EngineOptions& s = engine->settings_ = options;
-  const ModelDef* def = find_model(file.architecture());
-  if (!def) {
-    std::string known;
-    for (const ModelDef& m : all_models()) known += (known.empty() ? "" : ", ") + std::string(m.arch);
-    return Error{Code::Unsupported,
-                 "general.architecture",
-                 "expected one of " + known + ", found " + file.architecture(),
-                 {}};
-  }
+  const ModelDef* def = TRY(require_model(file.architecture()));
   if (!file.has_data())
     return Error{
         Code::BadFile, file.path(), "expected a model with its tensor data, found its header only", {}};

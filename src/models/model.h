@@ -29,7 +29,8 @@ struct ModelDef {
 };
 
 std::span<const ModelDef> all_models();
-const ModelDef* find_model(std::string_view arch);  // null when unknown
+const ModelDef* find_model(std::string_view arch);               // null when unknown
+Result<const ModelDef*> require_model(const std::string& arch);  // names the known ones
 
 // The head of every model here: output.weight, or the table of embeddings where the file has none.
 struct Vocabulary {

@@ -19,4 +19,11 @@ const ModelDef* find_model(std::string_view arch) {
   return nullptr;
 }
 
+Result<const ModelDef*> require_model(const std::string& arch) {
+  if (const ModelDef* found = find_model(arch)) return found;
+  std::string known;
+  for (const ModelDef& m : all_models()) known += (known.empty() ? "" : ", ") + std::string(m.arch);
+  return Error{Code::Unsupported, "general.architecture", "expected one of " + known + ", found " + arch};
+}
+
 }  // namespace invar

@@ -191,6 +191,16 @@ TEST(Cli, WhatDoesNotFitIsStatus4WithBothNumbers) {
   expect_refused(invar({"run", model(), "--raw", "-p", "x", "--memory", "100000"}), 4, {"100000"});
 }
 
+TEST(Cli, AnUnknownArchitectureIsStatus5BeforeAnythingElse) {
+  std::string path = write_alphabet_model("", 4096, [](Metadata& keys) {
+    keys.set("general.architecture", Value::text("frobnicator9"));
+    keys.set("tokenizer.ggml.model", Value::text("frob"));
+  });
+  expect_refused(invar(logits_of(path)), 5, {"frobnicator9", "llama"});
+  EXPECT_EQ(invar({"inspect", path}).status, 0) << "it can be described";
+  std::remove(path.c_str());
+}
+
 TEST(Cli, ErrorsKeepControlCharactersOut) {
   Outcome o = invar({"inspect", "no\nerror: fake\x1b[2J"});
   EXPECT_EQ(o.status, 3) << o.err;

@@ -196,7 +196,7 @@ TEST(Cli, AnUnknownArchitectureIsStatus5BeforeAnythingElse) {
     keys.set("general.architecture", Value::text("frobnicator9"));
     keys.set("tokenizer.ggml.model", Value::text("frob"));
   });
-  expect_refused(invar(logits_of(path)), 5, {"frobnicator9", "llama"});
+  expect_refused(invar(logits_of(path)), 5, {"frobnicator9", "llama", path});
   EXPECT_EQ(invar({"inspect", path}).status, 0) << "it can be described";
   std::remove(path.c_str());
 }

@@ -87,7 +87,10 @@ int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer) {
 
 Result<ModelFile> open_model(const std::string& path) {
   ModelFile file = TRY(ModelFile::open(path));
-  TRY(require_model(file.architecture()));
+  if (auto known = require_model(file.architecture()); !known) {
+    known.error().message += " (in " + path + ")";
+    return known.error();
+  }
   return file;
 }
 

@@ -30,7 +30,7 @@ bench: build/invar  ## speed on this machine, beside its read bandwidth
 fuzz:  ## each fuzz target for SECONDS_EACH seconds (60)
 	@tools/setup fuzz
 	@[ -e build-fuzz/build.ninja ] || $(CONFIGURE) fuzz
-	@cmake --build build-fuzz
+	@cmake --build build-fuzz --target fuzz/all
 	@tools/fuzz $(SECONDS_EACH)
 
 format:  ## clang-format over all sources

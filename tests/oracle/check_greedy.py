@@ -5,8 +5,8 @@ For each model 16 prompts are continued by 64 greedy tokens.  llama.cpp is then 
 best or lie within 0.5 nats of it: a wrong layer, format or position shows as a token far below.  Reported beside:
 the largest and the mean difference of the logits of all positions, relative to their RMS, each under a bound.
 
-Both programs round activations to 8 bits for block formats, llama.cpp over 256 values for K-quants where we take 32,
-and neither rounds as the other does; float formats differ by the order of sums and llama.cpp's F16 keys and values.
+Both programs round activations to 8 bits for block formats, llama.cpp over 256 values for K-quants where we take 32;
+BF16 weights round llama.cpp's activations too; float formats differ by the order of sums.
 """
 import hashlib
 import tempfile
@@ -27,10 +27,11 @@ PROMPTS = [
     "{\"name\": \"Ada\", \"age\": 36, \"languages\": [", "To be, or not to be:",
 ]
 # Largest and mean relative difference of logits that are allowed: about twice what was measured.
-VEHICLE = (0.2, 0.011)   # 0.10, 0.0054
-SMOLLM2 = (0.4, 0.04)    # 0.21, 0.021
-SYNTH = [("qwen35:tiny", "F32", 0.02, 0.001), ("qwen35:tiny", "BF16", 0.02, 0.001), ("qwen35:tiny", "Q8_0", 0.5, 0.05),
-         ("qwen35:tiny", "Q4_K_M", 0.5, 0.05), ("qwen35moe:tiny", "F32", 0.02, 0.001), ("llama:tiny", "F32", 0.02, 0.001)]
+SYNTH = [("qwen35:tiny", "F32", 1e-3, 4e-5), ("qwen35:tiny", "BF16", 0.03, 5e-3), ("qwen35:tiny", "Q8_0", 0.12, 0.02),
+         ("qwen35:tiny", "Q4_K_M", 0.2, 0.03), ("qwen35moe:tiny", "F32", 1e-3, 6e-5), ("qwen35moe:tiny", "Q8_0", 1, 0.02),
+         ("llama:tiny", "F32", 2e-4, 1e-5), ("llama:tiny", "Q4_K_M", 0.15, 0.02)]  # Q8_0 experts: near ties of the router
+VEHICLE = (0.2, 0.011)
+SMOLLM2 = (0.4, 0.04)
 
 
 def digest(ids):

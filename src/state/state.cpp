@@ -1,5 +1,6 @@
 #include "state/state.h"
 
+#include <algorithm>
 #include <cstring>
 #include <sys/mman.h>
 
@@ -106,6 +107,17 @@ bool SequenceState::reserve(int64_t rows) {
     tables_.push_back(pool_.page(page));
   }
   return true;
+}
+
+SequenceState::Mark SequenceState::mark() const {
+  const std::byte* fixed = pool_.fixed(set_);
+  return {position_, std::vector<std::byte>(fixed, fixed + pool_.set_bytes())};
+}
+
+void SequenceState::go_back(const Mark& mark) {
+  CHECK(mark.position <= position_ && int64_t(mark.fixed.size()) == pool_.set_bytes());
+  std::copy(mark.fixed.begin(), mark.fixed.end(), pool_.fixed(set_));
+  position_ = mark.position;
 }
 
 }  // namespace invar

@@ -40,6 +40,7 @@ class StatePool {
   std::byte* page(int64_t page) const { return pages_ + page * page_bytes_; }
   std::byte* fixed(int64_t set) const { return fixed_ + set * fixed_bytes_; }
   int64_t offset(size_t spec) const { return offset_[spec]; }  // in a page, or in a set
+  int64_t set_bytes() const { return fixed_bytes_; }
 
  private:
   StatePool() = default;
@@ -60,6 +61,14 @@ class SequenceState {  // the pool outlives it
   int64_t position() const { return position_; }  // rows that are final
   bool reserve(int64_t rows);                     // pages for `rows` more; false: no room, nothing changed
   void commit(int64_t rows) { position_ += rows; }
+
+  // To go back to: the pages of a position stay as they are until other rows are written behind it.
+  struct Mark {
+    int64_t position;
+    std::vector<std::byte> fixed;
+  };
+  Mark mark() const;
+  void go_back(const Mark& mark);  // of this sequence, at or before its position
 
   std::span<std::byte* const> pages() const { return tables_; }
   int64_t page_offset(size_t spec) const { return pool_.offset(spec); }

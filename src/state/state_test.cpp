@@ -48,5 +48,24 @@ TEST(State, ANewSequenceStartsWithZeroFixedState) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(b->fixed(3)[i], std::byte{0});
 }
 
+TEST(State, GoesBackToAMark) {
+  auto pool = StatePool::make(kLayout, 2, 1).take();
+  auto a = SequenceState::make(*pool);
+  ASSERT_TRUE(a->reserve(10));
+  a->commit(10);
+  std::memset(a->fixed(1), 1, 40);
+  const SequenceState::Mark mark = a->mark();
+  ASSERT_TRUE(a->reserve(60));
+  a->commit(60);
+  std::memset(a->fixed(1), 2, 40);
+  std::memset(a->fixed(3), 3, 100);
+  a->go_back(mark);
+  EXPECT_EQ(a->position(), 10);
+  EXPECT_EQ(a->fixed(1)[39], std::byte{1});
+  EXPECT_EQ(a->fixed(3)[99], std::byte{0});
+  EXPECT_TRUE(a->reserve(118));
+  EXPECT_FALSE(a->reserve(119));
+}
+
 }  // namespace
 }  // namespace invar

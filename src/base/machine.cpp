@@ -1,0 +1,145 @@
+#include "base/machine.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+namespace invar {
+namespace {
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+using Vector = uint64_t __attribute__((vector_size(16)));
+
+// kAhead: bytes that are fetched in advance; 0 leaves it to the processor.
+template <int64_t kAhead>
+uint64_t read_all(const std::byte* from, int64_t bytes) {
+  Vector sum[8] = {};
+  for (const std::byte* at = from; at < from + bytes; at += sizeof sum) {
+    if (kAhead > 0) {
+      __builtin_prefetch(at + kAhead);
+      __builtin_prefetch(at + kAhead + 64);
+    }
+    for (int i = 0; i < 8; ++i) sum[i] ^= reinterpret_cast<const Vector*>(at)[i];
+  }
+  for (int i = 1; i < 8; ++i) sum[0] ^= sum[i];
+  return sum[0][0] ^ sum[0][1];
+}
+
+constexpr int64_t kReadBytes = int64_t(512) << 20, kPieceBytes = int64_t(1) << 20;
+
+double pass(ThreadPool& pool, const std::byte* memory, uint64_t (*read)(const std::byte*, int64_t)) {
+  std::atomic<uint64_t> all = 0;
+  const double start = seconds();
+  pool.run(kReadBytes / kPieceBytes, [&](int64_t i) { all ^= read(memory + i * kPieceBytes, kPieceBytes); });
+  const double time = seconds() - start;
+  CHECK(all == 0);  // asking keeps the reads alive
+  return time;
+}
+
+}  // namespace
+
+std::string processor_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(std::min(line.find(": ") + 2, line.size()));
+  return {};
+}
+
+double clock_ghz() {
+  constexpr int kProducts = 1 << 18,
+                kLatency = 3;  // cycles from one product to the next, on all x86-64 of the last decade
+  double best = 1e9;
+  for (int turn = 0; turn < 3; ++turn) {
+    uint64_t x = 3;
+    const double start = seconds();
+    for (int i = 0; i < kProducts; i += 8)
+      for (int j = 0; j < 8; ++j) {
+        x *= x;
+        __asm__ volatile("" : "+r"(x));
+      }
+    best = std::min(best, seconds() - start);
+  }
+  return double(kProducts) * kLatency / best / 1e9;
+}
+
+double load_average() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+Usage Usage::now() {
+  Usage u;
+  u.wall = seconds();
+  rusage own{};
+  getrusage(RUSAGE_SELF, &own);
+  u.own = double(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
+          1e-6 * double(own.ru_utime.tv_usec + own.ru_stime.tv_usec);
+  const double tick = 1 / double(sysconf(_SC_CLK_TCK));
+  std::ifstream stat("/proc/stat");
+  // cpu user nice system idle iowait irq softirq steal ...; guests are part of user.
+  for (std::string line; std::getline(stat, line) && line.starts_with("cpu");) {
+    if (line[3] != ' ') {
+      ++u.processors;
+      continue;
+    }
+    double field[8] = {};
+    const char* at = line.c_str() + 4;
+    for (double& f : field) {
+      char* end = nullptr;
+      f = std::strtod(at, &end);
+      at = end;
+    }
+    u.busy = tick * (field[0] + field[1] + field[2] + field[5] + field[6]);
+    u.stolen = tick * field[7];
+  }
+  return u;
+}
+
+Disturbance between(const Usage& before, const Usage& after) {
+  const double all = (after.wall - before.wall) * std::max(1, after.processors);
+  const double resolution = 0.01 * (1 + after.processors);
+  const double others = std::max(0.0, after.busy - before.busy - (after.own - before.own));
+  const double stolen = std::max(0.0, after.stolen - before.stolen);
+  if (all <= 0) return {0, 0, false};
+  return {std::min(1.0, others / all), std::min(1.0, stolen / all),
+          others + stolen > std::max(0.05 * all, resolution)};
+}
+
+double read_gb_s(ThreadPool& pool) {
+  if (available_memory() < 2 * kReadBytes) return 0;
+  void* memory =
+      mmap(nullptr, size_t(kReadBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return 0;
+  madvise(memory, size_t(kReadBytes), MADV_HUGEPAGE);
+  std::byte* bytes = static_cast<std::byte*>(memory);
+  // Pages that were never written are all the same page of zeros.
+  pool.run(kReadBytes / kPieceBytes,
+           [&](int64_t i) { std::memset(bytes + i * kPieceBytes, 0, size_t(kPieceBytes)); });
+  double best = 1e9;
+  for (int turn = 0; turn < 4; ++turn)
+    for (auto read : {read_all<0>, read_all<2048>}) best = std::min(best, pass(pool, bytes, read));
+  munmap(memory, size_t(kReadBytes));
+  return double(kReadBytes) / best / 1e9;
+}
+
+bool forget_peak_memory() {
+  const int file = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool done = ::write(file, "5", 1) == 1;
+  ::close(file);
+  return done;
+}
+
+}  // namespace invar

@@ -19,9 +19,10 @@ Result<Config> read_config(const Loader& loader, bool qk_norm) {
   const Metadata& keys = loader.keys();
   auto key = [&](const char* rest) { return loader.file().arch_key(rest); };
   Config c{};
-  c.vocab = TRY(vocabulary_size(loader));
+  TableShape table = TRY(table_shape(loader));
+  c.vocab = table.vocab;
+  c.hidden = table.hidden;
   c.layers = TRY(keys.integer(key("block_count"), 1, kMaxLayers));
-  c.hidden = TRY(keys.integer(key("embedding_length"), 1, kMaxWidth));
   c.width = TRY(keys.integer(key("feed_forward_length"), 1, kMaxWidth));
   c.context = TRY(keys.integer(key("context_length"), 1));
   c.eps = float(TRY(keys.real(key("attention.layer_norm_rms_epsilon"))));

@@ -27,15 +27,21 @@ Tensor Vocabulary::logits(Step& s, Tensor hidden) const {
   return y;
 }
 
-Result<int64_t> vocabulary_size(const Loader& loader) {
+Result<TableShape> table_shape(const Loader& loader) {
   const TensorEntry* t = loader.file().find("token_embd.weight");
   if (!t) return Error{Code::BadFile, "token_embd.weight", "expected this tensor, found none of that name"};
-  const std::string key = loader.file().arch_key("vocab_size");
-  int64_t vocab = TRY(loader.keys().integer_or(key, t->rows, 1, 1 << 22));
-  if (vocab != t->rows)
-    return loader.keys().error(key, "expected " + std::to_string(t->rows) +
-                                        ", the rows of token_embd.weight, found " + std::to_string(vocab));
-  return vocab;
+  auto agree = [&](const char* rest, int64_t wanted, const char* what, int64_t found) -> Status {
+    if (found == wanted) return Ok{};
+    return loader.keys().error(loader.file().arch_key(rest), "expected " + std::to_string(wanted) + ", the " +
+                                                                 what + " of token_embd.weight, found " +
+                                                                 std::to_string(found));
+  };
+  const Metadata& keys = loader.keys();
+  TRY(agree("vocab_size", t->rows, "rows",
+            TRY(keys.integer_or(loader.file().arch_key("vocab_size"), t->rows, 1, 1 << 22))));
+  TRY(agree("embedding_length", t->cols, "columns",
+            TRY(keys.integer(loader.file().arch_key("embedding_length"), 1, kMaxWidth))));
+  return TableShape{t->rows, t->cols};
 }
 
 }  // namespace invar

@@ -42,8 +42,12 @@ struct Vocabulary {
   Tensor logits(Step& s, Tensor hidden) const;
 };
 
-// Rows of token_embd.weight, checked against A.vocab_size where the file has it.
-Result<int64_t> vocabulary_size(const Loader& loader);
+// Rows and columns of token_embd.weight, checked against A.vocab_size, where the file has it, and
+// A.embedding_length.
+struct TableShape {
+  int64_t vocab, hidden;
+};
+Result<TableShape> table_shape(const Loader& loader);
 
 // Limits for keys that size something (spec: hostile metadata).
 constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096;

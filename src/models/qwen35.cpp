@@ -74,10 +74,11 @@ Result<Config> read_config(const Loader& loader, bool moe) {
   const Metadata& keys = loader.keys();
   auto key = [&](const char* rest) { return loader.file().arch_key(rest); };
   Config c{};
-  c.vocab = TRY(vocabulary_size(loader));
+  TableShape table = TRY(table_shape(loader));
+  c.vocab = table.vocab;
+  c.hidden = table.hidden;
   c.blocks = TRY(keys.integer(key("block_count"), 1, kMaxLayers));
   c.layers = c.blocks - TRY(keys.integer_or(key("nextn_predict_layers"), 0, 0, c.blocks - 1));
-  c.hidden = TRY(keys.integer(key("embedding_length"), 1, kMaxWidth));
   c.context = TRY(keys.integer(key("context_length"), 1));
   c.eps = float(TRY(keys.real(key("attention.layer_norm_rms_epsilon"))));
   c.attention = TRY(read_attention(loader, c.hidden, c.eps));

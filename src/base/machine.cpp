@@ -109,12 +109,11 @@ Usage Usage::now() {
 
 Disturbance between(const Usage& before, const Usage& after) {
   const double all = (after.wall - before.wall) * std::max(1, after.processors);
-  const double resolution = 0.01 * (1 + after.processors);
-  const double others = std::max(0.0, after.busy - before.busy - (after.own - before.own));
-  const double stolen = std::max(0.0, after.stolen - before.stolen);
-  if (all <= 0) return {0, 0, false};
-  return {std::min(1.0, others / all), std::min(1.0, stolen / all),
-          others + stolen > std::max(0.05 * all, resolution)};
+  const double ticks = 0.01 * (1 + after.processors);  // what busy and own together can be wrong by
+  if (all <= 0) return {};
+  const double others = after.busy - before.busy - (after.own - before.own),
+               stolen = after.stolen - before.stolen;
+  return {std::clamp(others / all, 0.0, 1.0), std::clamp(stolen / all, 0.0, 1.0), ticks <= 0.05 * all};
 }
 
 double read_gb_s(ThreadPool& pool) {

@@ -26,8 +26,9 @@ struct Usage {
 
 // What went on between two readings, as shares of the time of all processors.
 struct Disturbance {
-  double others, stolen;  // shares of the machine
-  bool noticed;           // more than 5 % together, and more than the clock ticks can be wrong by
+  double others = 0, stolen = 0;  // shares of the machine
+  bool told = false;              // long enough for the clock's ticks to tell 5 %
+  bool noticed() const { return told && others + stolen > 0.05; }
 };
 Disturbance between(const Usage& before, const Usage& after);
 

@@ -79,6 +79,7 @@ struct Outcome {
   int64_t depth, rows;
   double bytes_per_token;
   std::vector<Sample> samples;
+  Disturbance disturbance;  // of all samples together
 
   std::array<double, 3> rates() const {  // median, least, most
     std::vector<double> all;
@@ -88,9 +89,12 @@ struct Outcome {
     return {(all[(n - 1) / 2] + all[n / 2]) / 2, all.front(), all.back()};
   }
   double gb_s() const { return bytes_per_token * rates()[0] / 1e9; }
-  int64_t disturbed() const {
-    return std::count_if(samples.begin(), samples.end(),
-                         [](const Sample& s) { return s.disturbance.noticed; });
+  // A sample too short to tell counts as disturbed if the test was, and that as the whole run.
+  bool disturbed(const Sample& s, const Disturbance& run) const {
+    return (s.disturbance.told ? s.disturbance : disturbance.told ? disturbance : run).noticed();
+  }
+  int64_t disturbed(const Disturbance& run) const {
+    return std::count_if(samples.begin(), samples.end(), [&](const Sample& s) { return disturbed(s, run); });
   }
 };
 
@@ -170,7 +174,8 @@ class Tests {
 
   template <class Work>
   Status measure(const char* kind, int64_t rows, double bytes_per_token, Work work) {
-    Outcome outcome{kind + std::to_string(rows), mark_.position, rows, bytes_per_token, {}};
+    Outcome outcome{kind + std::to_string(rows), mark_.position, rows, bytes_per_token, {}, {}};
+    const Usage begun = Usage::now();
     Status status = Ok{};
     for (int turn = 0; turn <= flags_.repeats && status; ++turn) {  // turn 0 warms up
       sequence_.go_back(mark_);
@@ -182,6 +187,7 @@ class Tests {
       progress_.set(double(++done_) /
                     double(plan_.tests() * plan_.depths.size() * size_t(flags_.repeats + 1)));
     }
+    outcome.disturbance = between(begun, Usage::now());
     if (!outcome.samples.empty()) outcomes_.push_back(std::move(outcome));
     return status;
   }
@@ -217,19 +223,22 @@ struct Report {
   int64_t peak_rss = 0;
   bool peak_is_ours = false;  // else the measurement of the memory is in it
   std::vector<Outcome> outcomes;
+  Disturbance disturbance;  // during the tests
 
   double read_gb_s() const { return std::max(before.read_gb_s, after.read_gb_s); }
   double share(const Outcome& o) const { return read_gb_s() > 0 ? o.gb_s() / read_gb_s() : 0; }
 };
+
+Json share_of(const Disturbance& d, double share) { return d.told ? Json(share) : Json(nullptr); }
 
 Json json_of(const Report& r, const Outcome& o) {
   const auto [median, least, most] = o.rates();
   Json samples = Json::array();
   for (const Sample& s : o.samples)
     samples.push_back({{"tok_s", double(o.rows) / s.seconds},
-                       {"others", s.disturbance.others},
-                       {"stolen", s.disturbance.stolen},
-                       {"disturbed", s.disturbance.noticed}});
+                       {"others", share_of(s.disturbance, s.disturbance.others)},
+                       {"stolen", share_of(s.disturbance, s.disturbance.stolen)},
+                       {"disturbed", o.disturbed(s, r.disturbance)}});
   return {{"test", o.test},
           {"depth", o.depth},
           {"threads", r.settings.threads},
@@ -238,7 +247,7 @@ Json json_of(const Report& r, const Outcome& o) {
           {"bytes_per_token", o.bytes_per_token},
           {"gb_s", o.gb_s()},
           {"read_share", r.share(o)},
-          {"disturbed", o.disturbed()},
+          {"disturbed", o.disturbed(r.disturbance)},
           {"samples", samples}};
 }
 
@@ -254,6 +263,8 @@ Json json_of(const Report& r, const ModelFile& file) {
               {"reads_gb_s", both(r.before.read_gb_s, r.after.read_gb_s)},
               {"clock_ghz", both(r.before.clock_ghz, r.after.clock_ghz)},
               {"load_average", both(r.before.load, r.after.load)},
+              {"others", share_of(r.disturbance, r.disturbance.others)},
+              {"stolen", share_of(r.disturbance, r.disturbance.stolen)},
               {"stolen_s", r.after.usage.stolen - r.before.usage.stolen}}},
             {"model",
              {{"path", file.path()},
@@ -285,19 +296,25 @@ std::string page(const Report& r, const ModelFile& file) {
   add("%-8s %8s %12s %24s %14s %8s %7s\n", "test", "depth", "tok/s", "min .. max", "bytes/token", "GB/s",
       "share");
   int64_t disturbed = 0, samples = 0;
+  bool cached = false;
   for (const Outcome& o : r.outcomes) {
     const auto [median, least, most] = o.rates();
     char ends[48];
     std::snprintf(ends, sizeof ends, "%.2f .. %.2f", least, most);
     add("%-8s %8lld %12.2f %24s %14.0f %8.2f %5.0f %%%s\n", o.test.c_str(), static_cast<long long>(o.depth),
-        median, ends, o.bytes_per_token, o.gb_s(), 100 * r.share(o), o.disturbed() > 0 ? " *" : "");
-    disturbed += o.disturbed();
+        median, ends, o.bytes_per_token, o.gb_s(), 100 * r.share(o),
+        o.disturbed(r.disturbance) > 0 ? " *" : "");
+    cached |= r.share(o) > 1;
+    disturbed += o.disturbed(r.disturbance);
     samples += int64_t(o.samples.size());
   }
   add("\nbefore and after: reads %.1f, %.1f GB/s; clock %.2f, %.2f GHz; load %.2f, %.2f; %.2f s stolen "
       "between\n",
       r.before.read_gb_s, r.after.read_gb_s, r.before.clock_ghz, r.after.clock_ghz, r.before.load,
       r.after.load, r.after.usage.stolen - r.before.usage.stolen);
+  if (cached)
+    out +=
+        "a share over 100 %: weights stay in the caches, or the machine was busier while memory was read\n";
   if (disturbed > 0)
     add("* other programs, or other guests of the host, took over 5 %% of the processors in %lld of %lld "
         "samples\n",
@@ -331,7 +348,9 @@ Result<int> run(std::span<const std::string> arguments) {
     std::unique_ptr<SequenceState> sequence = engine->new_sequence();
     if (!sequence) return Error{Code::NoRoom, "state", "expected room for a sequence, found none"};
     Tests tests(*engine, *sequence, plan, f);
+    const Usage begun = Usage::now();
     status = tests.run();
+    report.disturbance = between(begun, Usage::now());
     if (!status && status.error().code != Code::Cancelled) return std::move(status.error());
     report.outcomes = tests.outcomes();
     report.settings = engine->settings();

@@ -153,8 +153,9 @@ std::vector<std::byte> encoded(const Draw& draw, Spread spread, int64_t blocks, 
 }
 
 // A tensor of at most kStockValues is drawn whole.  Of a larger one, that much is drawn and encoded, and each
-// piece of 256 values (one block, where that is longer) of the tensor is a random one of the stock: rows
-// differ, and quantizing billions of values is not waited for.
+// piece of 256 values of the tensor is a random one of the stock, so that quantizing billions of values is
+// not waited for.  Rows differ; of rows as short as two pieces, a few in a hundred are alike in the largest
+// stacks.
 class Filler {
  public:
   Filler(const NewTensor& t, const Draw& draw, Spread spread, ThreadPool& pool) : draw_(draw), pool_(pool) {

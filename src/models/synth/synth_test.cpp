@@ -101,7 +101,7 @@ TEST(Synth, MixFollowsTheTable) {
 }
 
 TEST(Synth, TheSeedAloneDecidesTheBytes) {
-  for (const char* shape : {"qwen35:tiny", "qwen35moe:tiny", "qwen2:tiny"}) {
+  for (const char* shape : {"qwen35:tiny", "qwen2:tiny"}) {
     const std::string one = written(shape, {"Q4_K_M", 7, false}, 1);
     EXPECT_GT(one.size(), 100000u);
     EXPECT_EQ(one, written(shape, {"Q4_K_M", 7, false}, 3));
@@ -110,7 +110,7 @@ TEST(Synth, TheSeedAloneDecidesTheBytes) {
 }
 
 TEST(Synth, RowsOfALargeTensorDiffer) {
-  constexpr Shape kLarge{"llama", "large", 1, 288, 256, 4, 2, 64, 49152, 128, true};
+  constexpr Shape kLarge{"llama", "large", 1, 576, 256, 4, 2, 64, 49152, 128, true};
   const std::string path = scratch_path("large.gguf");
   ThreadPool pool(2);
   ASSERT_TRUE(synthesize(kLarge, path, {"Q4_0", 1, false}, pool, [](double) { return true; }));

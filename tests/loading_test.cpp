@@ -1,5 +1,5 @@
-// What loading refuses: values that are not finite, tensors that are missing, unknown, misshaped or of an unsupported format,
-// all named together; and a budget that is too small.
+// What loading refuses: values that are not finite, tensors that are missing, unknown, misshaped or of an
+// unsupported format, all named together; and a budget that is too small.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

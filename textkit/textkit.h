@@ -19,12 +19,12 @@ extern "C" {
 typedef enum tk_code {
   TK_OK,
   TK_BAD_ARGUMENT,
-  TK_BAD_VOCAB,        /* err begins with the key concerned: "tokenizer.ggml.merges: ..." */
-  TK_UNSUPPORTED,      /* also begins with the key */
+  TK_BAD_VOCAB,   /* err begins with the key concerned: "tokenizer.ggml.merges: ..." */
+  TK_UNSUPPORTED, /* also begins with the key */
   TK_TEMPLATE_SYNTAX,
-  TK_TEMPLATE_RAISED,  /* the template refused the conversation: err is its own message */
+  TK_TEMPLATE_RAISED, /* the template refused the conversation: err is its own message */
   TK_TEMPLATE_RUNTIME,
-  TK_LIMIT,            /* too much work, text or nesting */
+  TK_LIMIT, /* too much work, text or nesting */
   TK_INTERNAL,
 } tk_code;
 
@@ -67,14 +67,14 @@ void tk_tokenizer_free(tk_tokenizer* t);
 typedef enum tk_mode { TK_ALL, TK_USER, TK_NONE, TK_MARKED } tk_mode;
 
 /* Bytes that are not UTF-8 count as U+FFFD.  Writes at most `cap` ids; `count` is how many there are. */
-tk_code tk_encode(const tk_tokenizer* t, const char* text, size_t len, int32_t mode, uint32_t* ids, size_t cap,
-                  size_t* count, char** err);
+tk_code tk_encode(const tk_tokenizer* t, const char* text, size_t len, int32_t mode, uint32_t* ids,
+                  size_t cap, size_t* count, char** err);
 /* The text with marks around each control token's text. */
 tk_code tk_mark_control(const tk_tokenizer* t, const char* text, size_t len, tk_buf* out, char** err);
 
 /* These cannot fail; `t` must not be null.  The bytes of a piece live as long as `t`. */
 void tk_piece(const tk_tokenizer* t, uint32_t id, const char** data, size_t* len);
-int32_t tk_token_type(const tk_tokenizer* t, uint32_t id); /* 0 for an unknown id */
+int32_t tk_token_type(const tk_tokenizer* t, uint32_t id);            /* 0 for an unknown id */
 int64_t tk_find(const tk_tokenizer* t, const char* text, size_t len); /* -1: no such token */
 size_t tk_size(const tk_tokenizer* t);
 bool tk_adds_space(const tk_tokenizer* t); /* encoding puts a space before the text */

@@ -1,5 +1,5 @@
-// The floating-point environment of every computing thread: round to nearest, gradual underflow (docs/numbers.md, N11).
-// A host program may have set flush-to-zero; it gets its own setting back.
+// The floating-point environment of every computing thread: round to nearest, gradual underflow
+// (docs/numbers.md, N11). A host program may have set flush-to-zero; it gets its own setting back.
 #pragma once
 
 #include <xmmintrin.h>

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <sys/mman.h>
 
 #include "base/math.h"
-#include <sys/mman.h>
 
 namespace invar::cpu {
 namespace {

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "device/cpu/kernels.h"
-
 #include "device/cpu/math.inl"
 #include "device/cpu/matmul.inl"
 #include "device/cpu/rows.inl"

@@ -59,9 +59,7 @@ TEST(Math, ErrorsStayWithinTheirBounds) {
     double want = double(std::exp(-std::log1p(std::exp((long double)(x[i])))));
     // An error of softplus is multiplied by its size.
     double bound = 3e-7 * std::max(1.0, std::fabs(double(x[i])));
-    if (want > 1e-37) {
-      EXPECT_NEAR(alpha[i] / want, 1, bound) << x[i];
-    }
+    if (want > 1e-37) { EXPECT_NEAR(alpha[i] / want, 1, bound) << x[i]; }
   }
 }
 

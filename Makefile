@@ -24,7 +24,7 @@ test: all  ## every test: unit, style, golden, against llama.cpp and the Python 
 	@tests/run
 
 bench: build/invar  ## speed on this machine, beside its read bandwidth
-	@build/invar synth qwen35:0.8B --mix Q4_K_M -o build/bench.gguf
+	@[ -e build/bench.gguf ] || build/invar synth qwen35:0.8B --mix Q4_K_M -o build/bench.gguf
 	@build/invar bench build/bench.gguf -p 512 -n 64
 
 fuzz:  ## each fuzz target for SECONDS_EACH seconds (60)

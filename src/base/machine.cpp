@@ -133,6 +133,19 @@ double read_gb_s(ThreadPool& pool) {
   return double(kReadBytes) / best / 1e9;
 }
 
+double first_touch_gb_s(bool huge_pages) {
+  constexpr int64_t kBytes = int64_t(256) << 20, kPage = 4096;
+  void* p = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return 0;
+  madvise(p, kBytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  auto* bytes = static_cast<volatile std::byte*>(p);
+  const double start = seconds();
+  for (int64_t at = 0; at < kBytes; at += kPage) bytes[at] = std::byte{1};
+  const double time = seconds() - start;
+  munmap(p, kBytes);
+  return double(kBytes) / time / 1e9;
+}
+
 bool forget_peak_memory() {
   const int file = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   if (file < 0) return false;

@@ -36,6 +36,9 @@ Disturbance between(const Usage& before, const Usage& after);
 // the pool; the fastest time counts.  0 if there is no memory for it.
 double read_gb_s(ThreadPool& pool);
 
+// Memory that was never touched, written once by one thread; 0 if there is none.
+double first_touch_gb_s(bool huge_pages);
+
 // Forgets the peak of this process's memory; false if the system does not let it.
 bool forget_peak_memory();
 

@@ -4,11 +4,14 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <map>
 
 #include "base/machine.h"
 #include "base/rng.h"
+#include "cli/bench_machine.h"
 #include "cli/command.h"
 #include "cli/settings.h"
+#include "device/timed_device.h"
 
 namespace invar::cli {
 namespace {
@@ -16,6 +19,7 @@ namespace {
 struct Flags {
   std::string model, prompts = "512", answers = "128", depths = "0";
   int repeats = 5;
+  bool operations = false;
   Voice voice;
   EngineOptions engine;
   uint64_t seed = 0;
@@ -28,6 +32,7 @@ void describe(Options& o, Flags& f) {
   o.text("-n,--max-tokens", f.answers, "LIST", "tgN: N rows one by one, chosen greedily; 0: none");
   o.text("-d,--depth", f.depths, "LIST", "After so many tokens");
   o.integer("-r,--repeats", f.repeats, 1, 10000, "Samples of each test, after one that is not counted");
+  o.flag("--ops", f.operations, "Where the time goes: each operation, its bytes and its share");
   add_engine(o, f.engine, f.seed);
   add_voice(o, f.voice);
 }
@@ -79,7 +84,8 @@ struct Outcome {
   int64_t depth, rows;
   double bytes_per_token;
   std::vector<Sample> samples;
-  Disturbance disturbance;  // of all samples together
+  Disturbance disturbance;                          // of all samples together
+  std::map<std::string, OperationCost> operations;  // of all samples, if wanted
 
   std::array<double, 3> rates() const {  // median, least, most
     std::vector<double> all;
@@ -106,7 +112,10 @@ class Tests {
         sequence_(sequence),
         plan_(plan),
         flags_(flags),
-        progress_("measuring", flags.voice) {}
+        progress_("measuring", flags.voice),
+        timed_(engine.device()) {
+    if (flags.operations) engine.run_on(timed_);
+  }
 
   // What was measured when it was interrupted is in outcomes().
   Status run() {
@@ -174,11 +183,12 @@ class Tests {
 
   template <class Work>
   Status measure(const char* kind, int64_t rows, double bytes_per_token, Work work) {
-    Outcome outcome{kind + std::to_string(rows), mark_.position, rows, bytes_per_token, {}, {}};
+    Outcome outcome{kind + std::to_string(rows), mark_.position, rows, bytes_per_token, {}, {}, {}};
     const Usage begun = Usage::now();
     Status status = Ok{};
     for (int turn = 0; turn <= flags_.repeats && status; ++turn) {  // turn 0 warms up
       sequence_.go_back(mark_);
+      if (turn == 1) timed_.clear();
       const Usage before = Usage::now();
       const auto start = std::chrono::steady_clock::now();
       status = work();
@@ -188,6 +198,7 @@ class Tests {
                     double(plan_.tests() * plan_.depths.size() * size_t(flags_.repeats + 1)));
     }
     outcome.disturbance = between(begun, Usage::now());
+    outcome.operations = timed_.costs();
     if (!outcome.samples.empty()) outcomes_.push_back(std::move(outcome));
     return status;
   }
@@ -198,6 +209,7 @@ class Tests {
   const Flags& flags_;
   Interrupt interrupt_;
   Progress progress_;
+  TimedDevice timed_;
   SequenceState::Mark mark_;
   std::vector<Outcome> outcomes_;
   size_t done_ = 0;
@@ -231,6 +243,31 @@ struct Report {
 
 Json share_of(const Disturbance& d, double share) { return d.told ? Json(share) : Json(nullptr); }
 
+struct Operation {
+  std::string name;
+  int64_t calls;                       // of one sample, as the rows and bytes of a call
+  double rows, bytes, seconds, share;  // share: of the time of the sample
+
+  double gb_s() const { return seconds > 0 ? bytes / seconds / 1e9 : 0; }
+};
+
+// The slowest first; what is between operations comes last.
+std::vector<Operation> operations_of(const Outcome& o) {
+  const double n = double(o.samples.size());
+  double all = 0, known = 0;
+  for (const Sample& s : o.samples) all += s.seconds;
+  std::vector<Operation> list;
+  for (const auto& [name, c] : o.operations) {
+    list.push_back({name, int64_t(double(c.calls) / n), double(c.rows) / double(c.calls), double(c.bytes) / n,
+                    c.seconds / n, c.seconds / all});
+    known += c.seconds;
+  }
+  std::sort(list.begin(), list.end(),
+            [](const Operation& a, const Operation& b) { return a.seconds > b.seconds; });
+  if (!list.empty()) list.push_back({"between operations", 0, 0, 0, (all - known) / n, (all - known) / all});
+  return list;
+}
+
 Json json_of(const Report& r, const Outcome& o) {
   const auto [median, least, most] = o.rates();
   Json samples = Json::array();
@@ -239,7 +276,17 @@ Json json_of(const Report& r, const Outcome& o) {
                        {"others", share_of(s.disturbance, s.disturbance.others)},
                        {"stolen", share_of(s.disturbance, s.disturbance.stolen)},
                        {"disturbed", o.disturbed(s, r.disturbance)}});
+  Json operations = Json::array();
+  for (const Operation& op : operations_of(o))
+    operations.push_back({{"name", op.name},
+                          {"calls", op.calls},
+                          {"rows", op.rows},
+                          {"time_s", op.seconds},
+                          {"bytes", op.bytes},
+                          {"gb_s", op.gb_s()},
+                          {"share", op.share}});
   return {{"test", o.test},
+          {"operations", operations},
           {"depth", o.depth},
           {"threads", r.settings.threads},
           {"repeats", o.samples.size()},
@@ -307,6 +354,9 @@ std::string page(const Report& r, const ModelFile& file) {
     cached |= r.share(o) > 1;
     disturbed += o.disturbed(r.disturbance);
     samples += int64_t(o.samples.size());
+    for (const Operation& op : operations_of(o))
+      add("  %5.1f %%  %9.3f ms  %4lld calls of %6.1f rows  %6.1f GB/s  %s\n", 100 * op.share,
+          1e3 * op.seconds, static_cast<long long>(op.calls), op.rows, op.gb_s(), op.name.c_str());
   }
   add("\nbefore and after: reads %.1f, %.1f GB/s; clock %.2f, %.2f GHz; load %.2f, %.2f; %.2f s stolen "
       "between\n",
@@ -323,11 +373,14 @@ std::string page(const Report& r, const ModelFile& file) {
 }
 
 Result<int> run(std::span<const std::string> arguments) {
+  if (std::find(arguments.begin(), arguments.end(), "--machine") != arguments.end())
+    return bench_machine(arguments);
   Flags f;
   Options options("bench MODEL [options]",
                   "Speed of prompts and of generation, and the share of the memory's speed that it is.",
                   {"invar bench model.gguf",
-                   "invar bench model.gguf -p 1,4,8,512 -n 128 -d 0,4096 -r 5 --threads 8 --json"});
+                   "invar bench model.gguf -p 1,4,8,512 -n 128 -d 0,4096 -r 5 --threads 8 --json",
+                   "invar bench model.gguf --ops -p 512 -n 32", "invar bench --machine"});
   describe(options, f);
   if (TRY(parse(options, arguments))) return 0;
   const Plan plan = TRY(Plan::of(f));

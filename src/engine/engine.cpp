@@ -37,6 +37,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const Engine
   s.isa = tier->tier;
   if (s.threads <= 0) s.threads = available_processors();
   engine->device_ = std::make_unique<cpu::CpuDevice>(*tier, s.threads);
+  engine->passes_ = engine->device_.get();
   TRY(engine->settle(file, *def, progress));
   return engine;
 }
@@ -121,13 +122,13 @@ Status Engine::forward(SequenceState& sequence, std::span<const Token> tokens, R
     batch_.clear();
     batch_.add(&sequence, first, tokens.first(n));
     tokens = tokens.subspan(n);
-    Step step(*device_, batch_);
-    device_->begin_step();
+    Step step(*passes_, batch_);
+    passes_->begin_step();
     Tensor hidden = model_->forward(step);
     sequence.commit(int64_t(n));
     if (rows == Rows::None || (rows == Rows::Last && !last)) continue;
     for (int r = rows == Rows::Last ? int(n) - 1 : 0; r < int(n); r += kLogitRows) {
-      Scope scope(*device_);
+      Scope scope(*passes_);
       batch_.logit_rows.clear();
       for (int i = r; i < std::min(int(n), r + kLogitRows); ++i) batch_.logit_rows.push_back(i);
       Tensor logits = model_->logits(step, hidden);

@@ -47,6 +47,10 @@ class Engine {
   // Weights and state that decoding one token after `depth` others reads and writes.
   int64_t bytes_per_token(int64_t depth) const;
 
+  // Passes run on this device: the engine's own, or one that was put around it and outlives the passes.
+  Device& device() { return *passes_; }
+  void run_on(Device& around) { passes_ = &around; }
+
   std::unique_ptr<SequenceState> new_sequence() {
     return SequenceState::make(*pool_);
   }  // null: the last one lives
@@ -67,6 +71,7 @@ class Engine {
   EngineMemory memory_;
   KvFormat kv_ = KvFormat::F16;
   std::unique_ptr<cpu::CpuDevice> device_;
+  Device* passes_ = nullptr;
   std::unique_ptr<Model> model_;
   std::vector<StateSpec> layout_;
   std::unique_ptr<StatePool> pool_;

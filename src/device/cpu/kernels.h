@@ -82,6 +82,9 @@ struct KernelTable {
   void (*delta)(const DeltaArgs&);
   void (*softmax)(const float* x, float* y, int64_t cols);
   void (*sigmoid)(float* x, int64_t cols);
+  // What the arithmetic units give at best (device/cpu/peak.inl); 64 bytes, 32 values.
+  int32_t (*dot_peak)(const uint8_t* bytes, int64_t rounds);
+  float (*fma_peak)(const float* values, int64_t rounds);
 };
 
 const KernelTable& scalar_kernels();

@@ -11,6 +11,7 @@
 #include "device/cpu/rows.inl"
 // After rows.inl:
 #include "device/cpu/attention.inl"
+#include "device/cpu/peak.inl"
 #include "device/cpu/recurrent.inl"
 
 namespace invar::cpu {
@@ -44,6 +45,8 @@ KernelTable kernels_of() {
   t.delta = delta<V>;
   t.softmax = softmax<V>;
   t.sigmoid = sigmoid_row<V>;
+  t.dot_peak = dot_peak<V>;
+  t.fma_peak = fma_peak<V>;
   return t;
 }
 

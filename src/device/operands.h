@@ -80,10 +80,15 @@ struct PageView {
   KvFormat format = KvFormat::F16;
 };
 
-// The fixed states of one recurrent layer and sequence, fp32.
+constexpr int64_t kStateStrip = 64;  // columns of a recurrent state that lie, and are computed, together
+
+// The fixed states of one recurrent layer and sequence, fp32.  A head's state (key dim, value dim) lies strip
+// after strip, so that a strip fills the sets of a cache evenly: at the stride of a whole row it would not
+// stay in the first level.
 struct FixedView {
-  float* recurrent = nullptr;  // [value head][key dim][value dim]
-  float* conv = nullptr;       // [taps - 1][channels], oldest first
+  float* recurrent =
+      nullptr;            // [value head][value dim / strip][key dim][strip]; a narrower strip may come last
+  float* conv = nullptr;  // [taps - 1][channels], oldest first
 };
 
 }  // namespace invar

@@ -329,18 +329,16 @@ void CpuDevice::delta_gates(Tensor alpha, Tensor beta, const float* a, const flo
 
 void CpuDevice::delta(Tensor q, Tensor k, Tensor v, Tensor decay, Tensor beta, int64_t key_heads,
                       std::span<const Span> spans, std::span<const FixedView> states, Tensor y) {
-  constexpr int64_t kStrip = 64;
   const int64_t heads = decay.cols, key_dim = q.cols / key_heads, value_dim = v.cols / heads;
-  const int64_t strips = up(value_dim, kStrip), per_span = heads * strips;
+  const int64_t strips = up(value_dim, kStateStrip), per_span = heads * strips;
   run(per_span * int64_t(spans.size()), [&](int64_t i) {
     const Span& s = spans[size_t(i / per_span)];
-    int64_t head = i % per_span / strips, first = i % strips * kStrip, r = s.first_row,
-            key = head % key_heads * key_dim;
-    kernels_.delta({s.rows, key_dim, value_dim, first, std::min(kStrip, value_dim - first), q.row(r) + key,
-                    k.row(r) + key, v.row(r) + head * value_dim, decay.row(r) + head, beta.row(r) + head,
-                    q.stride, v.stride, decay.stride,
-                    states[size_t(i / per_span)].recurrent + head * key_dim * value_dim,
-                    y.row(r) + head * value_dim, y.stride});
+    int64_t head = i % per_span / strips, column = i % strips * kStateStrip, r = s.first_row;
+    int64_t key = head % key_heads * key_dim, value = head * value_dim + column;
+    float* state = states[size_t(i / per_span)].recurrent + (head * value_dim + column) * key_dim;
+    kernels_.delta({s.rows, key_dim, std::min(kStateStrip, value_dim - column), q.row(r) + key,
+                    k.row(r) + key, v.row(r) + value, decay.row(r) + head, beta.row(r) + head, q.stride,
+                    v.stride, decay.stride, state, y.row(r) + value, y.stride});
   });
 }
 

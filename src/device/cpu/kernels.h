@@ -37,12 +37,12 @@ struct AttendArgs {
 };
 
 struct DeltaArgs {
-  int64_t rows, key_dim, value_dim;
-  int64_t first_column, columns;             // the strip: multiples of 16
-  const float *q, *k, *v, *decay, *beta;     // of the first row, at the head
+  int64_t rows, key_dim;
+  int64_t columns;                           // of the strip: a multiple of 16, at most kStateStrip
+  const float *q, *k, *v, *decay, *beta;     // of the first row, at the head; v at the strip
   int64_t qk_stride, v_stride, gate_stride;  // floats from row to row
-  float* state;                              // [key_dim][value_dim]
-  float* y;                                  // of the first row, at the head
+  float* state;                              // [key_dim][columns]
+  float* y;                                  // of the first row, at the strip
   int64_t y_stride;
 };
 

@@ -145,10 +145,12 @@ TEST(Kernels, RecurrentTiersAndPiecesGiveTheSameBits) {
     std::vector<float> s(dim * wide, 0), y(rows * wide), c((taps - 1) * channels, 0), z(rows * channels);
     int64_t at = 0;
     for (int64_t n : pieces) {
-      for (int64_t first : {int64_t(0), int64_t(64)})
-        t.delta({n, dim, wide, first, first ? 32 : 64, &q[size_t(at * dim)], &k[size_t(at * dim)],
-                 &v[size_t(at * wide)], &decay[size_t(at)], &beta[size_t(at)], dim, wide, heads, s.data(),
-                 &y[size_t(at * wide)], wide});
+      for (int64_t first : {0, 64}) {  // a strip of 64 columns and one of 32
+        int64_t vat = at * wide + first;
+        t.delta({n, dim, first ? 32 : 64, &q[size_t(at * dim)], &k[size_t(at * dim)], &v[size_t(vat)],
+                 &decay[size_t(at)], &beta[size_t(at)], dim, wide, heads, &s[size_t(first * dim)],
+                 &y[size_t(vat)], wide});
+      }
       t.conv({n, taps, channels, 0, channels, &x[size_t(at * channels)], channels, weight.data(), c.data(),
               &z[size_t(at * channels)], channels});
       at += n;

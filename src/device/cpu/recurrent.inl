@@ -40,15 +40,15 @@ void delta_gates(float* alpha, float* beta, const float* a, const float* dt, int
 // Per row, keys ascending: S *= decay; r = S' k; u = beta (v - r); S += k u'; y = S' q   (Yang et al., Gated
 // Delta Networks, equation 10; decay first, read after the write).
 template <class V, int W>
-void delta_strip(const DeltaArgs& a, int64_t column) {
+void delta_strip(const DeltaArgs& a) {
   using F = typename V::F;
   for (int64_t t = 0; t < a.rows; ++t) {
     const float *q = a.q + t * a.qk_stride, *k = a.k + t * a.qk_stride;
     F decay = V::set(a.decay[t * a.gate_stride]), beta = V::set(a.beta[t * a.gate_stride]);
     F r[W], u[W], y[W];
     for (int w = 0; w < W; ++w) r[w] = y[w] = V::zero();
-    float* s = a.state + column;
-    for (int64_t i = 0; i < a.key_dim; ++i, s += a.value_dim) {
+    float* s = a.state;
+    for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
       F key = V::set(k[i]);
       for (int w = 0; w < W; ++w) {
         F x = V::mul(V::load(s + w * kLanes), decay);
@@ -56,10 +56,10 @@ void delta_strip(const DeltaArgs& a, int64_t column) {
         r[w] = V::fma(x, key, r[w]);
       }
     }
-    const float* v = a.v + t * a.v_stride + column;
+    const float* v = a.v + t * a.v_stride;
     for (int w = 0; w < W; ++w) u[w] = V::mul(beta, V::sub(V::load(v + w * kLanes), r[w]));
-    s = a.state + column;
-    for (int64_t i = 0; i < a.key_dim; ++i, s += a.value_dim) {
+    s = a.state;
+    for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
       F key = V::set(k[i]), query = V::set(q[i]);
       for (int w = 0; w < W; ++w) {
         F x = V::fma(key, u[w], V::load(s + w * kLanes));
@@ -67,15 +67,22 @@ void delta_strip(const DeltaArgs& a, int64_t column) {
         y[w] = V::fma(x, query, y[w]);
       }
     }
-    for (int w = 0; w < W; ++w) V::store(a.y + t * a.y_stride + column + w * kLanes, y[w]);
+    for (int w = 0; w < W; ++w) V::store(a.y + t * a.y_stride + w * kLanes, y[w]);
   }
 }
 
 template <class V>
 void delta(const DeltaArgs& a) {
-  int64_t c = a.first_column, end = a.first_column + a.columns;
-  for (; c + 4 * kLanes <= end; c += 4 * kLanes) delta_strip<V, 4>(a, c);
-  for (; c < end; c += kLanes) delta_strip<V, 1>(a, c);
+  switch (a.columns / kLanes) {
+    case 1:
+      return delta_strip<V, 1>(a);
+    case 2:
+      return delta_strip<V, 2>(a);
+    case 3:
+      return delta_strip<V, 3>(a);
+    default:
+      return delta_strip<V, 4>(a);
+  }
 }
 
 }  // namespace invar::cpu

@@ -2,12 +2,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>
 #include <sstream>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -33,6 +35,12 @@ struct Outcome {
 
 std::string scratch_path(const std::string& name) {
   return testing::TempDir() + "cli-" + std::to_string(getpid()) + "-" + name;
+}
+
+rlimit file_size_limit() {
+  rlimit limit{};
+  getrlimit(RLIMIT_FSIZE, &limit);
+  return limit;
 }
 
 std::string contents(const std::string& path) {
@@ -220,6 +228,18 @@ TEST(Cli, OutputThatCannotBeWrittenIsStatus6) {
     EXPECT_NE(o.err.find("standard output"), std::string::npos) << o.err;
   }
   expect_refused(invar(logits_of(model(), {"-o", "/dev/full"})), 6, {"/dev/full"});
+}
+
+TEST(Cli, AFullDiskIsStatus6AndLeavesNoFile) {
+  const std::string folder = scratch_path("disk"), path = folder + "/new.gguf";
+  std::filesystem::create_directory(folder);
+  const rlimit before = file_size_limit(), small = {1 << 20, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  Outcome o = invar({"synth", "llama:tiny", "-o", path});
+  setrlimit(RLIMIT_FSIZE, &before);
+  expect_refused(o, 6, {"new.gguf"});
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Cli, AClosedPipeIsStatus6AndNoSignal) {

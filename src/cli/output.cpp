@@ -151,6 +151,7 @@ void set_signals() {
   sigaction(SIGINT, &action, nullptr);
   action.sa_handler = SIG_IGN;
   sigaction(SIGPIPE, &action, nullptr);
+  sigaction(SIGXFSZ, &action, nullptr);  // a limit on file sizes is told like a full disk
 }
 
 }  // namespace invar::cli

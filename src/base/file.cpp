@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
+
 namespace invar {
 namespace {
 
@@ -61,6 +63,16 @@ File& File::operator=(File&& other) noexcept {
 
 File::~File() {
   if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::string File::identity() const {
+  struct stat s {};
+  CHECK(::fstat(descriptor_, &s) == 0);  // an open file can always be asked
+  std::string text;
+  for (int64_t n : {int64_t(s.st_dev), int64_t(s.st_ino), int64_t(s.st_size), int64_t(s.st_mtim.tv_sec),
+                    int64_t(s.st_mtim.tv_nsec), int64_t(s.st_ctim.tv_sec), int64_t(s.st_ctim.tv_nsec)})
+    text += std::to_string(n) + " ";
+  return text;
 }
 
 Status File::read_at(uint64_t offset, std::span<std::byte> out) const {
@@ -128,11 +140,11 @@ Status NewFile::flush() {
   return Ok{};
 }
 
-Status NewFile::finish() {
+Status NewFile::finish_as(const std::string& path) {
   TRY(flush());
   if (::fsync(descriptor_) != 0) return io_error(path_, "write the file to the disk");
   if (::close(std::exchange(descriptor_, -1)) != 0) return io_error(path_, "close the file");
-  if (::rename(part_.c_str(), path_.c_str()) != 0) return io_error(path_, "move the file to its name");
+  if (::rename(part_.c_str(), path.c_str()) != 0) return io_error(path, "move the file to its name");
   part_.clear();
   return Ok{};
 }

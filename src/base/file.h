@@ -22,6 +22,8 @@ class File {
 
   const std::string& path() const { return path_; }
   uint64_t size() const { return size_; }
+  // Which file it is and when it was changed last, as text: another content has another one.
+  std::string identity() const;
 
   // Fills `out` whole or fails.  Any thread may call it.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;
@@ -44,7 +46,8 @@ class NewFile {
   ~NewFile();
 
   Status write(std::span<const std::byte> bytes);  // buffered
-  Status finish();
+  Status finish() { return finish_as(path_); }
+  Status finish_as(const std::string& path);  // in the same folder
 
  private:
   NewFile(int descriptor, std::string path, std::string part);

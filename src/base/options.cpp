@@ -142,21 +142,23 @@ Options::~Options() = default;
 
 void Options::add(const char* names, std::string label, const char* help,
                   std::function<Status(const std::string&)> set, std::function<std::string()> show,
-                  bool repeatable) {
+                  Values values) {
   entries_.push_back({names, std::move(label), help, show, show()});
   const Entry& entry = entries_.back();
-  CLI::callback_t take = [this, set = std::move(set), name = entry.name()](const CLI::results_t& given) {
-    for (const std::string& text : given)
-      if (auto status = set(text); !status && !fault_) {
+  CLI::callback_t take = [this, values, set = std::move(set),
+                          name = entry.name()](const CLI::results_t& given) {
+    for (const std::string& text : given)  // of OneOrNone: "{}" or nothing where the value was left out
+      if (auto status = set(values == Values::OneOrNone && text == "{}" ? "" : text); !status && !fault_) {
         fault_ = status.error();
         fault_->where = name;
       }
     return true;
   };
   CLI::Option* option = app_->cli.add_option(names, take)->configurable(!entry.positional());
-  if (repeatable)
+  if (values == Values::Many)
     option->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args(false)->take_all();
   else option->take_last();
+  if (values == Values::OneOrNone) option->expected(0, 1);
 }
 
 void Options::flag(const char* names, bool& value, const char* help) {
@@ -186,6 +188,17 @@ void Options::text(const char* names, std::optional<std::string>& value, const c
       [&value] { return value ? toml_text(*value) : ""; });
 }
 
+void Options::text_or(const char* names, std::string& value, const std::string& otherwise, const char* label,
+                      const char* help) {
+  add(
+      names, label, help,
+      [&value, otherwise](const std::string& given) -> Status {
+        value = given.empty() ? otherwise : given;
+        return Ok{};
+      },
+      [&value] { return value.empty() ? "" : toml_text(value); }, Values::OneOrNone);
+}
+
 void Options::texts(const char* names, std::vector<std::string>& values, const char* label,
                     const char* help) {
   add(
@@ -199,7 +212,7 @@ void Options::texts(const char* names, std::vector<std::string>& values, const c
         for (const std::string& value : values) quoted.push_back(toml_text(value));
         return quoted.empty() ? "" : "[" + joined(quoted, ", ") + "]";
       },
-      true);
+      Values::Many);
 }
 
 void Options::choice(const char* names, std::string& value, std::vector<std::string> choices,
@@ -309,12 +322,19 @@ bool colours_wanted(int descriptor) {
   return isatty(descriptor) && !(no && *no);
 }
 
-std::string state_folder() {
-  if (const char* state = std::getenv("XDG_STATE_HOME"); state && *state == '/')
-    return std::string(state) + "/invar";
+namespace {
+
+std::string user_folder(const char* variable, const char* below_home) {
+  if (const char* folder = std::getenv(variable); folder && *folder == '/')
+    return std::string(folder) + "/invar";
   if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::string(home) + "/.local/state/invar";
+    return std::string(home) + below_home + "/invar";
   return {};
 }
+
+}  // namespace
+
+std::string state_folder() { return user_folder("XDG_STATE_HOME", "/.local/state"); }
+std::string cache_folder() { return user_folder("XDG_CACHE_HOME", "/.cache"); }
 
 }  // namespace invar

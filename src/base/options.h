@@ -38,6 +38,9 @@ class Options {
   void flag(const char* names, bool& value, const char* help);
   void text(const char* names, std::string& value, const char* label, const char* help);
   void text(const char* names, std::optional<std::string>& value, const char* label, const char* help);
+  // A text that may be left out after the flag; it is `otherwise` then.
+  void text_or(const char* names, std::string& value, const std::string& otherwise, const char* label,
+               const char* help);
   void texts(const char* names, std::vector<std::string>& values, const char* label, const char* help);
   void choice(const char* names, std::string& value, std::vector<std::string> choices, const char* help);
   template <class Int>  // int, int64_t, or optional of them
@@ -64,9 +67,10 @@ class Options {
     std::string name() const;           // the long one, with its dashes
     bool positional() const { return names[0] != '-'; }
   };
+  enum class Values { One, OneOrNone, Many };
   void add(const char* names, std::string label, const char* help,
            std::function<Status(const std::string&)> set, std::function<std::string()> show,
-           bool repeatable = false);
+           Values values = Values::One);
 
   Status unknown(const std::string& argument) const;
 
@@ -102,5 +106,7 @@ void Options::integer(const char* names, Int& value, int64_t low, int64_t high, 
 bool colours_wanted(int descriptor);  // a terminal, and no NO_COLOR
 // Where this user's programs keep state, with our folder; empty if the user has no home.
 std::string state_folder();
+// Where they keep what can be made again; likewise.
+std::string cache_folder();
 
 }  // namespace invar

@@ -12,7 +12,7 @@ struct Settings {
   int threads = 0;
   std::optional<float> temperature;
   std::optional<std::string> prompt;
-  std::string isa = "auto", model;
+  std::string isa = "auto", model, folder;
   std::vector<std::string> stop;
   int64_t memory = 0;
   uint64_t seed = 0;
@@ -28,6 +28,7 @@ struct Settings {
     o.text("-p,--prompt", prompt, "TEXT", "prompt");
     o.choice("--isa", isa, {"auto", "scalar"}, "instructions");
     o.texts("--stop", stop, "TEXT", "stop");
+    o.text_or("--folder", folder, "usual", "[DIR]", "folder");
     o.bytes("--memory", memory, "budget");
     o.seed("--seed", seed, "seed");
     o.flag("-q,--quiet", quiet, "quiet");
@@ -49,6 +50,23 @@ TEST(Options, ValuesArrive) {
   EXPECT_EQ(s.seed, ~0ull);
   EXPECT_EQ(s.isa, "scalar");
   EXPECT_TRUE(s.quiet);
+}
+
+TEST(Options, AValueMayBeLeftOut) {
+  struct {
+    std::vector<std::string> arguments;
+    const char* folder;
+  } const rows[] = {{{"m"}, ""},
+                    {{"m", "--folder"}, "usual"},
+                    {{"m", "--folder", "here"}, "here"},
+                    {{"m", "--folder=here"}, "here"},
+                    {{"m", "--folder", "--seed", "7"}, "usual"}};
+  for (const auto& row : rows) {
+    Settings s;
+    ASSERT_TRUE(parse(s, row.arguments));
+    EXPECT_EQ(s.folder, row.folder) << row.arguments.size();
+    EXPECT_EQ(s.model, "m");
+  }
 }
 
 TEST(Options, FaultsNameTheFlagAndTheNearestOne) {

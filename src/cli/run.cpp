@@ -65,7 +65,7 @@ Json json_of(const Flags& f, const ModelFile& file, const Engine& engine, const 
   j["model"] = {{"path", f.model},
                 {"arch", file.architecture()},
                 {"name", name ? *name : ""},
-                {"fingerprint", nullptr}};
+                {"fingerprint", engine.fingerprint().empty() ? Json(nullptr) : Json(engine.fingerprint())}};
   j["numerics"] = kNumericsVersion;
   j["version"] = version();
   j["prompt"] = {{"tokens", request.prompt.size()}, {"tokens_sha256", hex(digest_tokens(request.prompt))}};

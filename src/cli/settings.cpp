@@ -34,6 +34,8 @@ void add_engine(Options& options, EngineOptions& engine, uint64_t& seed) {
                   "Positions (default: what fits, at most the model's)");
   options.choice("--kv", engine.kv, {"f16", "bf16", "f32"},
                  "How keys and values are stored; changes results");
+  options.text_or("--pack-cache", engine.pack_cache, cache_folder() + "/packs", "[DIR]",
+                  "Keep packed weights in DIR, for a quick start (default: the user's cache)");
   options.seed("--seed", seed, "Of sampling: another seed draws another answer");
 }
 
@@ -97,7 +99,11 @@ Result<ModelFile> open_model(const std::string& path) {
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,
                                             const Voice& voice) {
   Progress progress("loading", voice);
-  auto engine = Engine::open(file, options, [&](double share) { progress.set(share); });
+  auto engine = Engine::open(file, options,
+                             {[&](double share) { progress.set(share); },
+                              [&](const std::string& line) {
+                                if (!voice.quiet) note(line);
+                              }});
   if (engine && voice.verbose) {
     const EngineMemory& m = (*engine)->memory();
     const EngineOptions& o = (*engine)->settings();

@@ -3,6 +3,7 @@
 // the scratch of a step.  What a row gives never depends on the other rows of the call (docs/numbers.md).
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -25,15 +26,24 @@ struct BadValue {  // a NaN or an infinity found while packing
   int64_t row, block;
 };
 
+// Fills `to` with what starts at `first`; several threads call it at once.
+using ReadAt = std::function<Status(int64_t first, std::span<std::byte> to)>;
+
 class Device {
  public:
+  static constexpr int64_t kPieceBytes = 1 << 20;
+
   virtual ~Device() = default;
 
   // --- weights, once, at load ---
   virtual Weight allocate(Format format, int64_t rows, int64_t cols) = 0;
-  // Packs the blocks of rows [first_row, first_row + rows); first_row is a multiple of 16.
-  virtual std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows,
-                                       const std::byte* blocks) = 0;
+  // Packs rows [first_row, first_row + rows); first_row is a multiple of 16.  `blocks` reads them as they
+  // stand in a file, from the byte `first` behind the beginning of first_row on.
+  virtual Result<std::optional<BadValue>> pack(const Weight& w, int64_t first_row, int64_t rows,
+                                               const ReadAt& blocks) = 0;
+  // The packed bytes, to be kept; and back from where they were kept, in pieces of kPieceBytes.
+  virtual std::span<const std::byte> packed(const Weight& w) const = 0;
+  virtual Status fill(const Weight& w, const ReadAt& packed) = 0;
   virtual float* allocate_floats(int64_t n) = 0;
   virtual int64_t weight_bytes() const = 0;  // allocated so far
 

@@ -26,10 +26,12 @@ class TimedDevice final : public Device {
   Weight allocate(Format format, int64_t rows, int64_t cols) override {
     return inner_.allocate(format, rows, cols);
   }
-  std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows,
-                               const std::byte* blocks) override {
+  Result<std::optional<BadValue>> pack(const Weight& w, int64_t first_row, int64_t rows,
+                                       const ReadAt& blocks) override {
     return inner_.pack(w, first_row, rows, blocks);
   }
+  std::span<const std::byte> packed(const Weight& w) const override { return inner_.packed(w); }
+  Status fill(const Weight& w, const ReadAt& packed) override { return inner_.fill(w, packed); }
   float* allocate_floats(int64_t n) override { return inner_.allocate_floats(n); }
   int64_t weight_bytes() const override { return inner_.weight_bytes(); }
   void begin_step() override { inner_.begin_step(); }

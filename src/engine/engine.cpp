@@ -24,7 +24,7 @@ int64_t pages_of(int64_t positions) { return (positions + kPagePositions - 1) / 
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const EngineOptions& options,
-                                             const std::function<void(double)>& progress) {
+                                             const OpenListener& listener) {
   FloatEnv environment;
   std::unique_ptr<Engine> engine(new Engine);
   EngineOptions& s = engine->settings_ = options;
@@ -38,13 +38,12 @@ Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const Engine
   if (s.threads <= 0) s.threads = available_processors();
   engine->device_ = std::make_unique<cpu::CpuDevice>(*tier, s.threads);
   engine->passes_ = engine->device_.get();
-  TRY(engine->settle(file, *def, progress));
+  TRY(engine->settle(file, *def, listener));
   return engine;
 }
 
 // Plans with sizes alone, refuses what does not fit, then loads.
-Status Engine::settle(const ModelFile& file, const ModelDef& def,
-                      const std::function<void(double)>& progress) {
+Status Engine::settle(const ModelFile& file, const ModelDef& def, const OpenListener& listener) {
   Loader plan(file, *device_, true, kv_);
   auto planned = TRY(def.load(plan));
   TRY(plan.finish());
@@ -86,9 +85,23 @@ Status Engine::settle(const ModelFile& file, const ModelDef& def,
                  "--memory",
                  "the system gave no " + std::to_string(memory_.scratch_bytes) + " bytes of scratch",
                  {}};
-  Loader loader(file, *device_, false, kv_, progress);
+  return load(file, def, listener);
+}
+
+Status Engine::load(const ModelFile& file, const ModelDef& def, const OpenListener& listener) {
+  std::optional<PackCache> packs;
+  if (!settings_.pack_cache.empty())
+    packs.emplace(file, settings_.pack_cache, [&](const std::string& line) {
+      if (listener.note) listener.note(line);
+    });
+  Loader loader(file, *device_, false, kv_, packs ? &*packs : nullptr, listener.progress);
   model_ = TRY(def.load(loader));
-  return loader.finish();
+  TRY(loader.finish());
+  if (packs) {
+    packs->publish(device_->pool());
+    fingerprint_ = packs->fingerprint();
+  }
+  return Ok{};
 }
 
 // The most scratch of a step: of a full chunk, or of one row that sees the whole context.

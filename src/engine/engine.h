@@ -22,6 +22,7 @@ struct EngineOptions {
   int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
   int64_t context = 0;       // 0: what fits, at most the model's own
   std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32
+  std::string pack_cache;    // folder of packed weights; empty: none is used
 };
 
 struct EngineMemory {
@@ -30,18 +31,24 @@ struct EngineMemory {
   int64_t allowed_bytes = 0;
 };
 
+struct OpenListener {
+  std::function<void(double share)> progress = {};         // of the weights that are loaded, 0..1
+  std::function<void(const std::string& line)> note = {};  // what became of the pack cache
+};
+
 class Engine {
  public:
   enum class Rows { None, Last, All };  // which rows' logits are wanted
   // Hears a wanted row; false stops the pass after it.
   using OnLogits = std::function<bool(int64_t position, std::span<const float> logits)>;
 
-  // Refuses before loading what does not fit, with the sum.  `progress` hears the loaded share, 0..1.
+  // Refuses before loading what does not fit, with the sum.
   static Result<std::unique_ptr<Engine>> open(const ModelFile& file, const EngineOptions& options,
-                                              const std::function<void(double)>& progress = {});
+                                              const OpenListener& listener = {});
 
   const EngineOptions& settings() const { return settings_; }  // the values in force
   const EngineMemory& memory() const { return memory_; }
+  const std::string& fingerprint() const { return fingerprint_; }  // empty without a pack cache
   int64_t vocab() const { return model_->vocab(); }
   int64_t context() const { return settings_.context; }  // positions that one sequence may have
   // Weights and state that decoding one token after `depth` others reads and writes.
@@ -62,7 +69,8 @@ class Engine {
 
  private:
   Engine() = default;
-  Status settle(const ModelFile& file, const ModelDef& def, const std::function<void(double)>& progress);
+  Status settle(const ModelFile& file, const ModelDef& def, const OpenListener& listener);
+  Status load(const ModelFile& file, const ModelDef& def, const OpenListener& listener);
   int64_t planned_scratch(Model& model, int64_t context);
 
   static constexpr int kLogitRows = 16;  // rows of logits that are in memory at once
@@ -76,6 +84,7 @@ class Engine {
   std::vector<StateSpec> layout_;
   std::unique_ptr<StatePool> pool_;
   int64_t read_bytes_ = 0;
+  std::string fingerprint_;
   Batch batch_;
 };
 

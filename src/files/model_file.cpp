@@ -85,6 +85,12 @@ Status ModelFile::read(const TensorEntry& tensor, uint64_t offset, std::span<std
   return read_recipe(files_, recipes_[tensor.recipe], offset, out);
 }
 
+std::string ModelFile::identity() const {
+  std::string text;
+  for (const File& file : files_) text += file.identity() + "\n";
+  return text;
+}
+
 int layer_of(std::string_view tensor_name) {
   constexpr std::string_view kPrefix = "blk.";
   if (!tensor_name.starts_with(kPrefix)) return -1;

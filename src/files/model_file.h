@@ -51,6 +51,9 @@ class ModelFile {
   std::span<const TensorEntry> tensors() const { return tensors_; }
   const TensorEntry* find(std::string_view name) const;  // null when absent
 
+  // Which files these are and when they were changed last, as text.
+  std::string identity() const;
+
   // `out.size()` bytes of the tensor from byte `offset` of it.  Any thread may call it.
   Status read(const TensorEntry& tensor, uint64_t offset, std::span<std::byte> out) const;
 

@@ -9,7 +9,9 @@
 namespace invar {
 namespace {
 
-constexpr uint64_t kReadBytes = 8 << 20;  // packed at a time
+static_assert(PackCache::kPieceBytes == Device::kPieceBytes);
+
+constexpr uint64_t kStepBytes = 64 << 20;  // packed between two words of progress
 
 std::string text_of(const std::vector<int64_t>& shape) {
   std::string s = "[";
@@ -47,36 +49,45 @@ bool Loader::fits(const TensorEntry& t, std::vector<int64_t> shape) {
   return false;
 }
 
-bool Loader::read_rows(const TensorEntry& t, int64_t first, int64_t rows, std::vector<std::byte>& to) {
-  to.resize(size_t(rows) * t.row_bytes);
-  Status s = file_.read(t, uint64_t(first) * t.row_bytes, to);
-  if (!s) {
-    faults_.push_back(std::move(s.error()));
-    return false;
-  }
+void Loader::advance(uint64_t bytes) {
   uint64_t total = 0;
-  packed_bytes_ += to.size();
-  if (progress_) {
-    for (const TensorEntry& e : file_.tensors()) total += e.bytes;
-    progress_(double(packed_bytes_) / double(std::max<uint64_t>(total, 1)));
-  }
-  return true;
+  loaded_bytes_ += bytes;
+  if (!progress_) return;
+  for (const TensorEntry& e : file_.tensors()) total += e.bytes;
+  progress_(double(loaded_bytes_) / double(std::max<uint64_t>(total, 1)));
 }
 
 void Loader::pack(const TensorEntry& t, const Weight& w, int64_t from, int64_t rows, int64_t to) {
-  int64_t step =
-      std::max<int64_t>(kLanes, int64_t(kReadBytes / std::max<uint64_t>(t.row_bytes, 1)) / kLanes * kLanes);
-  std::vector<std::byte> blocks;
+  const int64_t step =
+      std::max<int64_t>(kLanes, int64_t(kStepBytes / std::max<uint64_t>(t.row_bytes, 1)) / kLanes * kLanes);
   for (int64_t r = 0; r < rows; r += step) {
-    int64_t n = std::min(step, rows - r);
-    if (!read_rows(t, from + r, n, blocks)) return;
-    if (auto bad = device_.pack(w, to + r, n, blocks.data())) {
-      int64_t row = bad->row - to + from;
+    const int64_t n = std::min(step, rows - r);
+    auto bad = device_.pack(w, to + r, n, [&](int64_t first, std::span<std::byte> bytes) {
+      return file_.read(t, uint64_t(from + r) * t.row_bytes + uint64_t(first), bytes);
+    });
+    if (!bad) return faults_.push_back(std::move(bad.error()));
+    if (*bad) {
+      const int64_t row = (*bad)->row - to + from;
       return fault(Code::BadFile, t.name,
                    "expected finite values, found a NaN or an infinity in row " + std::to_string(row) +
-                       ", block " + std::to_string(bad->block));
+                       ", block " + std::to_string((*bad)->block));
     }
+    advance(uint64_t(n) * t.row_bytes);
   }
+}
+
+void Loader::load(const TensorEntry& t, const Weight& w, int64_t parts, int64_t rows) {
+  if (planning_) return;
+  const std::span<const std::byte> packed = device_.packed(w);
+  if (packs_)
+    if (const PackCache::Packed* kept = packs_->find(t.name, w.format, w.rows, w.cols, packed.size())) {
+      Status filled = device_.fill(
+          w, [&](int64_t first, std::span<std::byte> to) { return packs_->read(*kept, first, to); });
+      if (filled) return advance(t.bytes);
+      packs_->give_up(filled.error());
+    }
+  for (int64_t i = 0; i < parts && faults_.empty(); ++i) pack(t, w, i * rows, rows, i * padded(rows));
+  if (packs_ && faults_.empty()) packs_->keep(t.name, w.format, w.rows, w.cols, packed);
 }
 
 Weight Loader::weight(const std::string& name, int64_t rows, int64_t cols) {
@@ -84,7 +95,7 @@ Weight Loader::weight(const std::string& name, int64_t rows, int64_t cols) {
   const TensorEntry* t = take(name, format);
   if (!t || !fits(*t, {rows, cols})) return {};
   Weight w = device_.allocate(*format, rows, cols);
-  if (!planning_) pack(*t, w, 0, rows, 0);
+  load(*t, w, 1, rows);
   return w;
 }
 
@@ -111,9 +122,7 @@ Experts Loader::experts(const std::string& name, int64_t n, int64_t outputs, int
   if (!t || !fits(*t, {n, outputs, inputs})) return experts;
   experts.w = device_.allocate(*format, n * padded(outputs), inputs);
   read_bytes_ += padded(outputs) / kLanes * experts.w.tile_row_bytes * used;
-  if (!planning_)
-    for (int64_t e = 0; e < n && faults_.empty(); ++e)
-      pack(*t, experts.w, e * outputs, outputs, e * padded(outputs));
+  load(*t, experts.w, n, outputs);
   if (has(name + ".scale")) experts.scale = vector(name + ".scale", n);
   return experts;
 }
@@ -129,8 +138,12 @@ std::vector<float> Loader::floats(const std::string& name, std::vector<int64_t> 
   }
   std::vector<float> values(size_t(n), 0);
   if (planning_) return values;
-  std::vector<std::byte> bytes;
-  if (!read_rows(*t, 0, t->rows, bytes)) return {};
+  std::vector<std::byte> bytes(t->bytes);
+  if (Status s = file_.read(*t, 0, bytes); !s) {
+    faults_.push_back(std::move(s.error()));
+    return {};
+  }
+  advance(t->bytes);
   with_format(*format, [&]<class F>() {
     if constexpr (F::block_values == 1)
       for (int64_t i = 0; i < n; ++i) {

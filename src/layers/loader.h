@@ -13,16 +13,22 @@
 #include "base/result.h"
 #include "device/device.h"
 #include "files/model_file.h"
+#include "files/pack_cache.h"
 #include "state/state.h"
 
 namespace invar {
 
 class Loader {
  public:
-  // `progress` hears the share of the file's bytes that is packed, 0..1.
-  Loader(const ModelFile& file, Device& device, bool planning, KvFormat kv,
+  // `packs` may be null; `progress` hears the share of the file's bytes that is loaded, 0..1.
+  Loader(const ModelFile& file, Device& device, bool planning, KvFormat kv, PackCache* packs = nullptr,
          std::function<void(double)> progress = {})
-      : file_(file), device_(device), planning_(planning), kv_(kv), progress_(std::move(progress)) {}
+      : file_(file),
+        device_(device),
+        planning_(planning),
+        kv_(kv),
+        packs_(packs),
+        progress_(std::move(progress)) {}
 
   const ModelFile& file() const { return file_; }
   const Metadata& keys() const { return file_.keys(); }
@@ -63,8 +69,10 @@ class Loader {
  private:
   const TensorEntry* take(const std::string& name, std::optional<Format>& format);
   bool fits(const TensorEntry& t, std::vector<int64_t> shape);
-  bool read_rows(const TensorEntry& t, int64_t first, int64_t rows, std::vector<std::byte>& to);
+  void advance(uint64_t bytes);  // so many bytes of the file more are loaded
   std::vector<float> floats(const std::string& name, std::vector<int64_t> shape);
+  // All of a tensor's weights: `parts` matrices of `rows` rows, each from a tile row of its own on.
+  void load(const TensorEntry& t, const Weight& w, int64_t parts, int64_t rows);
   // Packs rows [from, from + rows) of the tensor from row `to` of the weight on.
   void pack(const TensorEntry& t, const Weight& w, int64_t from, int64_t rows, int64_t to);
   Weight weight(const std::string& name, int64_t rows, int64_t cols);
@@ -73,12 +81,13 @@ class Loader {
   Device& device_;
   bool planning_;
   KvFormat kv_;
+  PackCache* packs_;
   std::function<void(double)> progress_;
   std::unordered_set<std::string> taken_;
   std::vector<Error> faults_;
   std::vector<StateSpec> layout_;
   int64_t read_bytes_ = 0;
-  uint64_t packed_bytes_ = 0;
+  uint64_t loaded_bytes_ = 0;
 };
 
 }  // namespace invar

@@ -49,29 +49,52 @@ float* CpuDevice::allocate_floats(int64_t n) {
   return reinterpret_cast<float*>(allocate_bytes(n * int64_t(sizeof(float))));
 }
 
-std::optional<BadValue> CpuDevice::pack(const Weight& w, int64_t first_row, int64_t rows,
-                                        const std::byte* blocks) {
+// Each thread reads and packs tile rows of its own, so reading and packing go on side by side.
+Result<std::optional<BadValue>> CpuDevice::pack(const Weight& w, int64_t first_row, int64_t rows,
+                                                const ReadAt& blocks) {
   CHECK(first_row % kLanes == 0 && first_row + rows <= up(w.rows, kLanes) * kLanes && !planning_);
-  const int64_t n = w.cols / info(w.format).block_values;
-  std::vector<int64_t> bad(size_t(up(rows, kLanes)), -1);  // row * n + block
-  with_format(w.format, [&]<class F>() {
-    if constexpr (F::gguf_id >= 0)
-      pool_.run(up(rows, kLanes), [&](int64_t t) {
-        auto* tiles =
-            reinterpret_cast<typename F::Tile*>(w.tiles + (first_row / kLanes + t) * w.tile_row_bytes);
-        int64_t end = std::min(rows, (t + 1) * kLanes);
-        for (int64_t r = t * kLanes; r < end; ++r)
+  const FormatInfo& f = info(w.format);
+  const int64_t n = w.cols / f.block_values, row_bytes = n * f.block_bytes;
+  const int64_t group = up(kPieceBytes / 4, kLanes * row_bytes) * kLanes, pieces = up(rows, group);
+  std::vector<std::optional<BadValue>> bad(static_cast<size_t>(pieces));
+  std::vector<Status> read(static_cast<size_t>(pieces), Ok{});
+  pool_.run(pieces, [&](int64_t i) {
+    const int64_t first = i * group, end = std::min(rows, first + group);
+    std::vector<std::byte> bytes(size_t((end - first) * row_bytes));
+    if (!(read[size_t(i)] = blocks(first * row_bytes, bytes))) return;
+    with_format(w.format, [&]<class F>() {
+      if constexpr (F::gguf_id >= 0)
+        for (int64_t r = first; r < end; ++r) {
+          auto* tiles =
+              reinterpret_cast<typename F::Tile*>(w.tiles + (first_row + r) / kLanes * w.tile_row_bytes);
           for (int64_t b = 0; b < n; ++b) {
             typename F::Block block;
-            std::memcpy(&block, blocks + (r * n + b) * int64_t(sizeof block), sizeof block);
-            if (!F::finite(block) && bad[size_t(t)] < 0) bad[size_t(t)] = r * n + b;
+            std::memcpy(&block, &bytes[size_t((r - first) * n + b) * sizeof block], sizeof block);
+            if (!F::finite(block) && !bad[size_t(i)]) bad[size_t(i)] = {first_row + r, b};
             F::pack(block, tiles[b], int(r % kLanes));
           }
-      });
+        }
+    });
   });
-  for (int64_t at : bad)
-    if (at >= 0) return BadValue{first_row + at / n, at % n};
-  return std::nullopt;
+  for (Status& s : read) TRY(std::move(s));
+  for (const auto& at : bad)
+    if (at) return at;
+  return std::optional<BadValue>();
+}
+
+std::span<const std::byte> CpuDevice::packed(const Weight& w) const {
+  return {w.tiles, size_t(up(w.rows, kLanes) * w.tile_row_bytes)};
+}
+
+Status CpuDevice::fill(const Weight& w, const ReadAt& packed) {
+  const int64_t bytes = up(w.rows, kLanes) * w.tile_row_bytes, pieces = up(bytes, kPieceBytes);
+  std::vector<Status> read(static_cast<size_t>(pieces), Ok{});
+  pool_.run(pieces, [&](int64_t i) {
+    const int64_t first = i * kPieceBytes;
+    read[size_t(i)] = packed(first, {w.tiles + first, size_t(std::min(kPieceBytes, bytes - first))});
+  });
+  for (Status& s : read) TRY(std::move(s));
+  return Ok{};
 }
 
 Tensor CpuDevice::scratch(int64_t rows, int64_t cols) {

@@ -24,8 +24,10 @@ class CpuDevice final : public Device {
   ThreadPool& pool() { return pool_; }
 
   Weight allocate(Format format, int64_t rows, int64_t cols) override;
-  std::optional<BadValue> pack(const Weight& w, int64_t first_row, int64_t rows,
-                               const std::byte* blocks) override;
+  Result<std::optional<BadValue>> pack(const Weight& w, int64_t first_row, int64_t rows,
+                                       const ReadAt& blocks) override;
+  std::span<const std::byte> packed(const Weight& w) const override;
+  Status fill(const Weight& w, const ReadAt& packed) override;
   float* allocate_floats(int64_t n) override;
   int64_t weight_bytes() const override { return weight_bytes_; }
 

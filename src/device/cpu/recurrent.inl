@@ -38,36 +38,55 @@ void delta_gates(float* alpha, float* beta, const float* a, const float* dt, int
 }
 
 // Per row, keys ascending: S *= decay; r = S' k; u = beta (v - r); S += k u'; y = S' q   (Yang et al., Gated
-// Delta Networks, equation 10; decay first, read after the write).
+// Delta Networks, equation 10; decay first, read after the write).  The first half of a row is done in the
+// walk over S that ends the row before, so a row is one walk.
 template <class V, int W>
 void delta_strip(const DeltaArgs& a) {
   using F = typename V::F;
+  F r[W], u[W], y[W];
+  auto decayed = [&](F x, F decay, F key, int w) __attribute__((always_inline)) {
+    x = V::mul(x, decay);
+    r[w] = V::fma(x, key, r[w]);
+    return x;
+  };
+  const float *q = a.q, *k = a.k;
+  float* s = a.state;
+  F decay = V::set(a.decay[0]);
+  for (int w = 0; w < W; ++w) r[w] = V::zero();
+  for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
+    F key = V::set(k[i]);
+    for (int w = 0; w < W; ++w) V::store(s + w * kLanes, decayed(V::load(s + w * kLanes), decay, key, w));
+  }
   for (int64_t t = 0; t < a.rows; ++t) {
-    const float *q = a.q + t * a.qk_stride, *k = a.k + t * a.qk_stride;
-    F decay = V::set(a.decay[t * a.gate_stride]), beta = V::set(a.beta[t * a.gate_stride]);
-    F r[W], u[W], y[W];
-    for (int w = 0; w < W; ++w) r[w] = y[w] = V::zero();
-    float* s = a.state;
-    for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
-      F key = V::set(k[i]);
-      for (int w = 0; w < W; ++w) {
-        F x = V::mul(V::load(s + w * kLanes), decay);
-        V::store(s + w * kLanes, x);
-        r[w] = V::fma(x, key, r[w]);
-      }
+    F beta = V::set(a.beta[t * a.gate_stride]);
+    for (int w = 0; w < W; ++w) {
+      u[w] = V::mul(beta, V::sub(V::load(a.v + t * a.v_stride + w * kLanes), r[w]));
+      r[w] = y[w] = V::zero();
     }
-    const float* v = a.v + t * a.v_stride;
-    for (int w = 0; w < W; ++w) u[w] = V::mul(beta, V::sub(V::load(v + w * kLanes), r[w]));
     s = a.state;
-    for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
-      F key = V::set(k[i]), query = V::set(q[i]);
-      for (int w = 0; w < W; ++w) {
-        F x = V::fma(key, u[w], V::load(s + w * kLanes));
-        V::store(s + w * kLanes, x);
-        y[w] = V::fma(x, query, y[w]);
+    if (t + 1 < a.rows) {
+      const float* next_k = k + a.qk_stride;
+      decay = V::set(a.decay[(t + 1) * a.gate_stride]);
+      for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
+        F key = V::set(k[i]), query = V::set(q[i]), next = V::set(next_k[i]);
+        for (int w = 0; w < W; ++w) {
+          F x = V::fma(key, u[w], V::load(s + w * kLanes));
+          y[w] = V::fma(x, query, y[w]);
+          V::store(s + w * kLanes, decayed(x, decay, next, w));
+        }
+      }
+    } else {
+      for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
+        F key = V::set(k[i]), query = V::set(q[i]);
+        for (int w = 0; w < W; ++w) {
+          F x = V::fma(key, u[w], V::load(s + w * kLanes));
+          y[w] = V::fma(x, query, y[w]);
+          V::store(s + w * kLanes, x);
+        }
       }
     }
     for (int w = 0; w < W; ++w) V::store(a.y + t * a.y_stride + w * kLanes, y[w]);
+    q += a.qk_stride, k += a.qk_stride;
   }
 }
 

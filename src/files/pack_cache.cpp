@@ -1,0 +1,236 @@
+#include "files/pack_cache.h"
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "files/fingerprint.h"
+#include "files/json_text.h"
+#include "formats/all.h"
+
+namespace invar {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "packs are little-endian, as the kernels read them");
+
+namespace fs = std::filesystem;
+
+constexpr char kMagic[8] = {'I', 'N', 'V', 'A', 'R', 'P', 'K', '1'};
+constexpr uint64_t kMostTable = 256 << 20;
+constexpr uint64_t kReserve = uint64_t(1) << 30;  // of the disk, left to others
+
+struct Tail {
+  char magic[8];
+  uint64_t table_offset, table_bytes, table_sum;
+};
+
+uint64_t checksum(std::span<const std::byte> bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+// Changes with the layout of any tile: the digest of what the formats make of the same blocks.
+const std::string& packing() {
+  static const std::string digest = [] {
+    Sha256 hash;
+    AllFormats::each([&]<class F>() {
+      if constexpr (F::gguf_id >= 0) {
+        typename F::Tile tile{};
+        for (int lane = 0; lane < kLanes; ++lane) {
+          typename F::Block block;
+          auto* bytes = reinterpret_cast<uint8_t*>(&block);
+          for (size_t i = 0; i < sizeof block; ++i)
+            bytes[i] = uint8_t(philox({uint32_t(i), uint32_t(lane), 0, 0}, {0, 0})[0]);
+          F::pack(block, tile, lane);
+        }
+        hash.update(F::name);
+        hash.update(std::as_bytes(std::span(&tile, 1)));
+      }
+    });
+    return hex(hash.finish());
+  }();
+  return digest;
+}
+
+std::string text_of(const Error& e) { return e.where.empty() ? e.message : e.where + ": " + e.message; }
+
+Error damaged(const std::string& path, const std::string& what) { return {Code::BadFile, path, what}; }
+
+std::string place_of(const ModelFile& model) {
+  Sha256 hash;
+  hash.update(model.identity());
+  hash.update(Fingerprint().finish(model.keys(), model.architecture()));
+  return hex(hash.finish());
+}
+
+// Packs that a killed process left unfinished: NAME.PID.part.
+void remove_leftovers(const std::string& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename();
+    if (!name.ends_with(".part")) continue;
+    const std::string stem = name.substr(0, name.size() - 5);
+    const size_t dot = stem.rfind('.');
+    int pid = 0;
+    if (dot == std::string::npos || std::from_chars(&stem[dot + 1], &*stem.end(), pid).ec != std::errc{} ||
+        pid <= 0)
+      continue;
+    if (::kill(pid, 0) != 0 && errno == ESRCH) fs::remove(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+PackCache::PackCache(const ModelFile& model, std::string folder, std::function<void(const std::string&)> note)
+    : model_(model), folder_(std::move(folder)), place_(place_of(model)), note_(std::move(note)) {
+  Status found = open_pack();
+  if (found) return;
+  pack_.reset();
+  tensors_.clear();
+  if (found.error().code != Code::NotFound) note_("pack cache: " + text_of(found.error()));
+  fingerprint_.clear();
+  if (Status started = start_pack(); !started) note_("pack cache: " + text_of(started.error()));
+}
+
+Status PackCache::open_pack() {
+  fingerprint_ = TRY(read_file(place_path(), 64));
+  if (!is_digest(fingerprint_)) return damaged(place_path(), "expected a fingerprint, found something else");
+  pack_ = TRY(File::open(pack_path()));
+  const uint64_t size = pack_->size();
+  Tail tail;
+  if (size < sizeof tail)
+    return damaged(pack_path(), "expected a pack, found a file of " + std::to_string(size) + " bytes");
+  TRY(pack_->read_at(size - sizeof tail, std::as_writable_bytes(std::span(&tail, 1))));
+  if (std::memcmp(tail.magic, kMagic, sizeof kMagic) != 0)
+    return damaged(pack_path(), "expected a pack, found none: its end is missing");
+  if (tail.table_bytes > kMostTable || tail.table_offset > size ||
+      tail.table_bytes != size - sizeof tail - tail.table_offset)
+    return damaged(pack_path(), "expected the table before the end of the pack, found another place");
+  std::string text(tail.table_bytes, '\0');
+  TRY(pack_->read_at(tail.table_offset, std::as_writable_bytes(std::span(text))));
+  if (checksum(std::as_bytes(std::span(text))) != tail.table_sum)
+    return damaged(pack_path(), "the checksum of the table is wrong");
+  const nlohmann::json table = TRY(parse_json(text, pack_path()));
+  try {
+    if (table.at("fingerprint") != fingerprint_)
+      return damaged(pack_path(), "expected the pack of this model, found another's");
+    if (table.at("packing") != packing()) return damaged(pack_path(), "packed by another version");
+    for (const auto& [name, t] : table.at("tensors").items()) {
+      auto format = format_by_name(t.at("format").get<std::string>());
+      if (!format) return damaged(pack_path(), "unknown format of " + name);
+      Packed packed{*format, t.at("rows"), t.at("cols"), t.at("offset"), t.at("bytes"), t.at("pieces")};
+      if (packed.offset > tail.table_offset || packed.bytes > tail.table_offset - packed.offset ||
+          packed.pieces.size() != (packed.bytes + kPieceBytes - 1) / kPieceBytes)
+        return damaged(pack_path(), "expected " + name + " inside the pack, found it outside");
+      tensors_.emplace(name, std::move(packed));
+    }
+  } catch (const nlohmann::json::exception& e) { return damaged(pack_path(), e.what()); }
+  return Ok{};
+}
+
+const PackCache::Packed* PackCache::find(const std::string& name, Format format, int64_t rows, int64_t cols,
+                                         uint64_t bytes) const {
+  auto it = pack_ ? tensors_.find(name) : tensors_.end();
+  if (it == tensors_.end()) return nullptr;
+  const Packed& p = it->second;
+  return p.format == format && p.rows == rows && p.cols == cols && p.bytes == bytes ? &p : nullptr;
+}
+
+Status PackCache::read(const Packed& packed, int64_t first, std::span<std::byte> to) const {
+  CHECK(first % kPieceBytes == 0 && size_t(first / kPieceBytes) < packed.pieces.size());
+  TRY(pack_->read_at(packed.offset + uint64_t(first), to));
+  if (checksum(to) != packed.pieces[size_t(first / kPieceBytes)])
+    return damaged(pack_->path(),
+                   "a checksum is wrong: at byte " + std::to_string(packed.offset + uint64_t(first)));
+  return Ok{};
+}
+
+void PackCache::give_up(const Error& why) {
+  note_("pack cache: " + text_of(why) + "; the weights are packed anew");
+  std::error_code ignored;  // the pack stays: the next start finds it damaged again
+  fs::remove(pack_path(), ignored);
+  pack_.reset();
+  tensors_.clear();
+}
+
+Status PackCache::start_pack() {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (error) return Error{Code::Io, folder_, "cannot make the folder: " + error.message()};
+  remove_leftovers(folder_);
+  uint64_t bytes = kReserve;
+  for (const TensorEntry& t : model_.tensors()) bytes += t.bytes;
+  const fs::space_info space = fs::space(folder_, error);
+  if (!error && space.available < bytes)
+    return Error{Code::NoRoom, folder_,
+                 "expected " + std::to_string(bytes) + " bytes of free disk, found " +
+                     std::to_string(space.available) + ": no pack is kept"};
+  new_pack_.emplace(TRY(NewFile::create(place_path())));
+  return Ok{};
+}
+
+void PackCache::keep(const std::string& name, Format format, int64_t rows, int64_t cols,
+                     std::span<const std::byte> tiles) {
+  if (!new_pack_) return;
+  Packed packed{format, rows, cols, written_, tiles.size(), {}};
+  for (size_t at = 0; at < tiles.size(); at += kPieceBytes)
+    packed.pieces.push_back(checksum(tiles.subspan(at, std::min(size_t(kPieceBytes), tiles.size() - at))));
+  written_ += tiles.size();
+  tensors_.emplace(name, std::move(packed));
+  if (Status s = new_pack_->write(tiles); !s) {
+    note_("pack cache: " + text_of(s.error()) + "; no pack is kept");
+    new_pack_.reset();
+  }
+}
+
+void PackCache::publish(ThreadPool& pool) {
+  if (!new_pack_) return;
+  Status s = finish_pack(pool);
+  new_pack_.reset();
+  if (s) note_("pack cache: kept " + std::to_string(written_) + " bytes in " + pack_path());
+  else note_("pack cache: " + text_of(s.error()) + "; no pack is kept");
+}
+
+Status PackCache::finish_pack(ThreadPool& pool) {
+  const std::span<const TensorEntry> all = model_.tensors();
+  std::vector<std::optional<Result<Digest>>> digests(all.size());
+  pool.run(int64_t(all.size()), [&](int64_t i) { digests[size_t(i)] = digest_of(model_, all[size_t(i)]); });
+  Fingerprint fingerprint;
+  for (size_t i = 0; i < all.size(); ++i) fingerprint.add(all[i], TRY(std::move(*digests[i])));
+  fingerprint_ = fingerprint.finish(model_.keys(), model_.architecture());
+  if (place_of(model_) != place_) return damaged(model_.path(), "the model changed while it was read");
+
+  nlohmann::json tensors = nlohmann::json::object();
+  for (const auto& [name, p] : tensors_)
+    tensors[name] = {{"format", info(p.format).name},
+                     {"rows", p.rows},
+                     {"cols", p.cols},
+                     {"offset", p.offset},
+                     {"bytes", p.bytes},
+                     {"pieces", p.pieces}};
+  const std::string table =
+      nlohmann::json{{"packing", packing()}, {"fingerprint", fingerprint_}, {"tensors", std::move(tensors)}}
+          .dump();
+  Tail tail{{}, written_, table.size(), checksum(std::as_bytes(std::span(table)))};
+  std::memcpy(tail.magic, kMagic, sizeof kMagic);
+  TRY(new_pack_->write(std::as_bytes(std::span(table))));
+  TRY(new_pack_->write(std::as_bytes(std::span(&tail, 1))));
+  TRY(new_pack_->finish_as(pack_path()));
+  NewFile place = TRY(NewFile::create(place_path()));
+  TRY(place.write(std::as_bytes(std::span(fingerprint_))));
+  return place.finish();
+}
+
+}  // namespace invar

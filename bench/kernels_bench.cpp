@@ -13,7 +13,7 @@ namespace invar::cpu {
 namespace {
 
 constexpr int64_t kCols = 4096, kWeightBytes = int64_t(128) << 20;
-constexpr int kRows[] = {1, 2, 4, 8, 32};
+constexpr int kRows[] = {1, 2, 4, 8, 32, 96};
 
 std::vector<float> noise(int64_t n, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(n));
@@ -51,20 +51,19 @@ void matmul(benchmark::State& state, const KernelTable* tier) {
   const std::vector<float> x = noise(rows * kCols, 2);
   std::vector<I8x32::Block> packed(size_t(rows * kCols / 32));
   std::vector<float> y(size_t(rows * outs));
-  std::vector<const void*> in;
   std::vector<float*> out;
   for (int64_t r = 0; r < rows; ++r) {
-    tier->pack_i8x32(&x[size_t(r * kCols)], &packed[size_t(r * kCols / 32)], kCols);
-    if constexpr (std::is_same_v<typename F::Activation, I8x32>)
-      in.push_back(&packed[size_t(r * kCols / 32)]);
-    else in.push_back(&x[size_t(r * kCols)]);
+    tier->pack_i8x32(&x[size_t(r * kCols)], &packed[size_t(r)], kCols, rows);
     out.push_back(&y[size_t(r * outs)]);
   }
+  // The order of floats in a panel does not change the time.
+  constexpr bool kFloats = std::is_same_v<typename F::Activation, F32>;
+  const void* in = kFloats ? static_cast<const void*>(x.data()) : packed.data();
   const MatmulArgs args{reinterpret_cast<const std::byte*>(tiles.data()),
                         row_bytes,
                         outs,
                         kCols / F::block_values,
-                        in.data(),
+                        in,
                         out.data(),
                         rows,
                         nullptr,

@@ -27,10 +27,9 @@ struct F32 {
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return std::isfinite(b); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const Block* const (&x)[M]) {
-    typename V::F weight = V::load(w.value);
-    for (int m = 0; m < M; ++m) acc[m] = V::fma(weight, V::set(*x[m]), acc[m]);
+  template <class V>
+  static typename V::F weights(const Tile& w) {
+    return V::load(w.value);
   }
 };
 
@@ -49,10 +48,9 @@ struct F16 {
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return finite_f16(b); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const float* const (&x)[M]) {
-    typename V::F weight = V::load_f16(w.value);
-    for (int m = 0; m < M; ++m) acc[m] = V::fma(weight, V::set(*x[m]), acc[m]);
+  template <class V>
+  static typename V::F weights(const Tile& w) {
+    return V::load_f16(w.value);
   }
 };
 
@@ -74,10 +72,9 @@ struct BF16 {
   static void unpack(const Tile& t, int lane, Block& b) { b = t.value[lane]; }
   static bool finite(const Block& b) { return (b & 0x7f80) != 0x7f80; }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const float* const (&x)[M]) {
-    typename V::F weight = V::load_bf16(w.value);
-    for (int m = 0; m < M; ++m) acc[m] = V::fma(weight, V::set(*x[m]), acc[m]);
+  template <class V>
+  static typename V::F weights(const Tile& w) {
+    return V::load_bf16(w.value);
   }
 };
 

@@ -10,12 +10,16 @@
 //     Block&);    // finite values; never a scale that is not static void pack(const Block&, Tile&, int
 //     lane);    // exact: unpack gives the bytes back static void unpack(const Tile&, int lane, Block&);
 //     static bool finite(const Block&);                   // no NaN and no infinity in scales or values
-//     template <class V, int M>                           // one tile times M activation rows
-//     static void dot(typename V::F (&acc)[M], const Tile&, const typename Activation::Block* const (&x)[M]);
+//     // integer formats (Activation is I8x32): a weight is scale * (code - kOffset), and a minimum
+//     static constexpr int kBits, kOffset, kParts;        // of a code; kParts: scales per 32 weights, 1 or 2
+//     static constexpr Minimum kMinimum;
+//     template <class V, int kGroup> static V::B codes(const Tile&, int s);   // of block s, k = 4 kGroup ..
+//     template <class V, int kPart> static V::F scale(const Tile&, int s);    // exact, and `minimum` too
+//     // float formats
+//     template <class V> static V::F weights(const Tile&);
 //   };
 //
-// `dot` keeps rule N1 of docs/numbers.md: integer inside a block, across blocks one fp32 fma chain per row in
-// ascending order, whatever M and the tier.  The list of formats is in formats/all.h.
+// formats/product.h makes the product of them.  The list of formats is in formats/all.h.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +29,8 @@ namespace invar {
 constexpr int kLanes = 16;  // rows of a tile, lanes of a vector
 
 enum class Format : uint8_t {};  // the place in the list of formats/all.h; 0 is F32
+
+enum class Minimum { None, Added, Subtracted };  // times the sum of the activations
 
 struct FormatInfo {
   const char* name;

@@ -14,6 +14,7 @@
 
 #include "device/cpu/simd_scalar.h"
 #include "formats/all.h"
+#include "formats/product.h"
 
 namespace invar {
 namespace {
@@ -260,7 +261,7 @@ I8x32::Block random_activation(std::mt19937& rng) {
 
 // One row times one activation row, part after part: numerics, section 1.
 template <class F>
-void add_products(float& acc, const typename F::Block& b, const I8x32::Block* x) {
+void add_by_definition(float& acc, const typename F::Block& b, const I8x32::Block* x) {
   float values[F::block_values];
   F::decode(b, values);
   for (int first = 0, width; first < F::block_values; first += width) {
@@ -280,7 +281,7 @@ void add_products(float& acc, const typename F::Block& b, const I8x32::Block* x)
 
 template <class F>
 requires std::is_same_v<typename F::Activation, F32>
-void add_products(float& acc, const typename F::Block& b, const float* x) {
+void add_by_definition(float& acc, const typename F::Block& b, const float* x) {
   float value;
   F::decode(b, &value);
   acc = std::fma(value, *x, acc);
@@ -321,20 +322,32 @@ void expect_dot_by_definition(int blocks) {
       if constexpr (std::is_same_v<A, F32>) row.push_back(std::uniform_real_distribution<float>(-1, 1)(rng));
     }
 
-  Scalar::F acc[M];
-  for (auto& a : acc) a = Scalar::zero();
+  Scalar::F acc[1][M], unpacked_acc[1][M];
+  for (int m = 0; m < M; ++m) acc[0][m] = unpacked_acc[0][m] = Scalar::zero();
   for (int k = 0; k < blocks; ++k) {
-    const typename A::Block* x[M];
-    for (int m = 0; m < M; ++m) x[m] = activations[m].data() + k * kPerBlock;
-    F::template dot<Scalar, M>(acc, tiles[size_t(k)], x);
+    const typename F::Tile* tile[1] = {&tiles[size_t(k)]};
+    for (int s = 0; s < kPerBlock; ++s) {
+      typename A::Block x[M];
+      for (int m = 0; m < M; ++m) x[m] = activations[m][size_t(k * kPerBlock + s)];
+      if constexpr (std::is_same_v<A, I8x32>) {
+        add_products<Scalar, F>(acc, PackedTiles<Scalar, F, 1>{{tile[0]}}, s, x);
+        Unpacked<Scalar, F> unpacked;
+        unpacked.unpack(*tile[0], s, 5);
+        add_products<Scalar, F>(unpacked_acc, UnpackedTiles<Scalar, F, 1>{&unpacked}, 5, x);
+      } else {
+        add_products<Scalar, F, 1, M>(acc, tile, x);
+        add_products<Scalar, F, 1, M>(unpacked_acc, tile, x);
+      }
+    }
   }
+  EXPECT_EQ(std::memcmp(acc, unpacked_acc, sizeof acc), 0);
   for (int m = 0; m < M; ++m)
     for (int lane = 0; lane < kLanes; ++lane) {
       float want = 0;
       for (int k = 0; k < blocks; ++k)
-        add_products<F>(want, weights[size_t(k * kLanes + lane)], activations[m].data() + k * kPerBlock);
-      EXPECT_EQ(std::bit_cast<uint32_t>(acc[m].v[lane]), std::bit_cast<uint32_t>(want))
-          << "row " << lane << ", activation row " << m << " of " << M << ": " << acc[m].v[lane] << " for "
+        add_by_definition<F>(want, weights[size_t(k * kLanes + lane)], activations[m].data() + k * kPerBlock);
+      EXPECT_EQ(std::bit_cast<uint32_t>(acc[0][m].v[lane]), std::bit_cast<uint32_t>(want))
+          << "row " << lane << ", activation row " << m << " of " << M << ": " << acc[0][m].v[lane] << " for "
           << want;
     }
 }

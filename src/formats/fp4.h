@@ -48,7 +48,8 @@ static inline float largest_magnitude(const float* values, int n) {
 struct MXFP4 {
   using Activation = I8x32;
   static constexpr const char* name = "MXFP4";
-  static constexpr int gguf_id = 39, block_values = 32;
+  static constexpr int gguf_id = 39, block_values = 32, kBits = 5, kOffset = kFp4Offset, kParts = 1;
+  static constexpr Minimum kMinimum = Minimum::None;
   static constexpr int kLargestExponent = 252;  // 12 * 2^(252 - 128) is the last finite product
 
   struct Block {
@@ -107,22 +108,22 @@ struct MXFP4 {
     return true;
   }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    V::fetch_ahead(w, 0, 1);
-    typename V::I sum[1][M];
-    sum_products<V, kFp4Offset>(sum, w.code, x, 0, kFp4);
-    typename V::I bits = V::template shift_left_int<23>(V::to_int(V::load_u8(w.exponent)));
-    typename V::F scale = V::mul(V::max(V::as_float(bits), V::set(0x1p-127f)), V::set(0.5f));
-    for (int m = 0; m < M; ++m)
-      acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(scale, V::set(x[m]->scale)), acc[m]);
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int) {
+    return V::lookup(kFp4, codes_of<V, kGroup>(w.code));
+  }
+  template <class V, int>
+  static typename V::F scale(const Tile& w, int) {
+    const typename V::I bits = V::template shift_left_int<23>(V::to_int(V::load_u8(w.exponent)));
+    return V::mul(V::max(V::as_float(bits), V::set(0x1p-127f)), V::set(0.5f));
   }
 };
 
 struct NVFP4 {
   using Activation = I8x32;
   static constexpr const char* name = "NVFP4";
-  static constexpr int gguf_id = 40, block_values = 64;
+  static constexpr int gguf_id = 40, block_values = 64, kBits = 5, kOffset = kFp4Offset, kParts = 2;
+  static constexpr Minimum kMinimum = Minimum::None;
 
   struct Block {
     uint8_t scale[4];    // UE4M3 of 16 weights each
@@ -197,23 +198,18 @@ struct NVFP4 {
     return b.scale[0] < 0x7f && b.scale[1] < 0x7f && b.scale[2] < 0x7f && b.scale[3] < 0x7f;
   }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    const typename V::B bytes = V::load_bytes(w.scale);
-    for (int s = 0; s < 2; ++s) {
-      V::fetch_ahead(w, s, 2);
-      typename V::I sum[2][M];
-      sum_products<V, kFp4Offset>(sum, w.code[s], x, s, kFp4);
-      for (int h = 0; h < 2; ++h) {
-        typename V::I byte = V::dot7(V::set_int(0), bytes, V::four(kUnit[2 * s + h]));  // then as in scale_of
-        typename V::F number = V::to_float(byte);
-        typename V::F normal =
-            V::as_float(V::add_int(V::template shift_left_int<20>(byte), V::set_int(119 << 23)));
-        typename V::F scale = V::select(V::less(number, V::set(8)), V::mul(number, V::set(0x1p-10f)), normal);
-        for (int m = 0; m < M; ++m)
-          acc[m] = V::fma(V::to_float(sum[h][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
-      }
-    }
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int s) {
+    return V::lookup(kFp4, codes_of<V, kGroup>(w.code[s]));
+  }
+  template <class V, int kPart>
+  static typename V::F scale(const Tile& w, int s) {
+    // As in scale_of.
+    const typename V::I byte = V::dot7(V::set_int(0), V::load_bytes(w.scale), V::four(kUnit[2 * s + kPart]));
+    const typename V::F number = V::to_float(byte);
+    const typename V::F normal =
+        V::as_float(V::add_int(V::template shift_left_int<20>(byte), V::set_int(119 << 23)));
+    return V::select(V::less(number, V::set(8)), V::mul(number, V::set(0x1p-10f)), normal);
   }
 };
 

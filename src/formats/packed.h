@@ -7,10 +7,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "formats/format.h"
-#include "formats/i8x32.h"
 
 namespace invar {
 
@@ -119,29 +117,5 @@ template <class V, int kGroup, int kBits>
 
 // With V::dot7 these pick one byte of each row.
 constexpr int8_t kUnit[4][4] = {{1, 0, 0, 0}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}};
-
-// sum[part][m] = integer dot of part `part` of 32 weights, code - kOffset each, with block s of activation
-// row m. With a table the weight is table[code] - kOffset.
-template <class V, int kOffset, int kParts, int M, int kBits>
-[[gnu::always_inline]] static inline void sum_products(typename V::I (&sum)[kParts][M],
-                                                       const Packed<kBits>& w,
-                                                       const I8x32::Block* const (&x)[M], int s,
-                                                       const uint8_t* table = nullptr) {
-  static_assert(kParts == 1 || kParts == 2);
-  for (int m = 0; m < M; ++m)
-    for (int part = 0; part < kParts; ++part)
-      sum[part][m] = V::set_int(-kOffset * (kParts == 1 ? x[m][s].code_sum : x[m][s].half_code_sum[part]));
-  auto add = [&](int group, typename V::B code) __attribute__((always_inline)) {
-    if (table != nullptr) code = V::lookup(table, code);
-    for (int m = 0; m < M; ++m) {
-      typename V::I& to = sum[kParts == 1 ? 0 : group / 4][m];
-      to = V::dot7(to, code, V::four(x[m][s].code + 4 * group));
-    }
-  };
-  [&]<int... kGroup>(std::integer_sequence<int, kGroup...>) __attribute__((always_inline)) {
-    (add(kGroup, codes_of<V, kGroup>(w)), ...);
-  }
-  (std::make_integer_sequence<int, 8>{});
-}
 
 }  // namespace invar

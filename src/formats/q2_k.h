@@ -16,7 +16,8 @@ namespace invar {
 struct Q2_K {
   using Activation = I8x32;
   static constexpr const char* name = "Q2_K";
-  static constexpr int gguf_id = 10, block_values = 256;
+  static constexpr int gguf_id = 10, block_values = 256, kBits = 2, kOffset = 0, kParts = 2;
+  static constexpr Minimum kMinimum = Minimum::Subtracted;
 
   struct Block {
     uint8_t scales[16];  // low nibble scale, high nibble minimum
@@ -80,26 +81,26 @@ struct Q2_K {
 
   static bool finite(const Block& b) { return finite_f16(b.d) && finite_f16(b.dmin); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    const typename V::F d = V::load_f16(w.d), dmin = V::load_f16(w.dmin);
-    for (int s = 0; s < 8; ++s) {
-      V::fetch_ahead(w, s, 8);
-      typename V::I sum[2][M];
-      sum_products<V, 0>(sum, w.code[s], x, s);
-      typename V::B pairs = V::load_bytes(w.scales[s / 2]), low = V::set_byte(15);
-      typename V::B scales = V::and_bytes(pairs, low);
-      typename V::B minimums = V::and_bytes(V::template shift_right<4>(pairs), low);
-      for (int h = 0; h < 2; ++h) {
-        const auto pick = V::four(kUnit[2 * (s % 2) + h]);
-        typename V::F scale = V::mul(d, V::to_float(V::dot7(V::set_int(0), scales, pick)));
-        typename V::F minimum = V::mul(dmin, V::to_float(V::dot7(V::set_int(0), minimums, pick)));
-        for (int m = 0; m < M; ++m) {
-          acc[m] = V::fma(V::to_float(sum[h][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
-          acc[m] = V::fnma(minimum, V::set(x[m][s].half_sum[h]), acc[m]);
-        }
-      }
-    }
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int s) {
+    return codes_of<V, kGroup>(w.code[s]);
+  }
+
+  // The nibbles of scales, from bit kShift on, of sub-block 2 * s + part.
+  template <class V, int kPart, int kShift>
+  static typename V::F nibbles(const Tile& w, int s) {
+    typename V::B bytes = V::load_bytes(w.scales[s / 2]);
+    if constexpr (kShift > 0) bytes = V::template shift_right<kShift>(bytes);
+    bytes = V::and_bytes(bytes, V::set_byte(15));
+    return V::to_float(V::dot7(V::set_int(0), bytes, V::four(kUnit[2 * (s % 2) + kPart])));
+  }
+  template <class V, int kPart>
+  static typename V::F scale(const Tile& w, int s) {
+    return V::mul(V::load_f16(w.d), nibbles<V, kPart, 0>(w, s));
+  }
+  template <class V, int kPart>
+  static typename V::F minimum(const Tile& w, int s) {
+    return V::mul(V::load_f16(w.dmin), nibbles<V, kPart, 4>(w, s));
   }
 };
 

@@ -85,7 +85,8 @@ template <class FileBlock>
 struct SignedScale256 {
   using Activation = I8x32;
   using Block = FileBlock;
-  static constexpr int block_values = 256, kBits = Block::kBits, kOffset = 1 << (kBits - 1);
+  static constexpr int block_values = 256, kBits = Block::kBits, kOffset = 1 << (kBits - 1), kParts = 2;
+  static constexpr Minimum kMinimum = Minimum::None;
 
   struct Tile {
     Packed<kBits> code[8];
@@ -130,19 +131,13 @@ struct SignedScale256 {
 
   static bool finite(const Block& b) { return finite_f16(b.d); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    const typename V::F d = V::load_f16(w.d);
-    for (int s = 0; s < 8; ++s) {
-      V::fetch_ahead(w, s, 8);
-      typename V::I sum[2][M];
-      sum_products<V, kOffset>(sum, w.code[s], x, s);
-      for (int h = 0; h < 2; ++h) {
-        typename V::F scale = V::mul(d, V::load_i8(w.scale[2 * s + h]));
-        for (int m = 0; m < M; ++m)
-          acc[m] = V::fma(V::to_float(sum[h][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
-      }
-    }
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int s) {
+    return codes_of<V, kGroup>(w.code[s]);
+  }
+  template <class V, int kPart>
+  static typename V::F scale(const Tile& w, int s) {
+    return V::mul(V::load_f16(w.d), V::load_i8(w.scale[2 * s + kPart]));
   }
 };
 

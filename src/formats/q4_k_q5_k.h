@@ -14,10 +14,11 @@
 
 namespace invar {
 
-template <int kBits>
+template <int kCodeBits>
 struct ScaleMin256 {
   using Activation = I8x32;
-  static constexpr int block_values = 256;
+  static constexpr int block_values = 256, kBits = kCodeBits, kOffset = 0, kParts = 1;
+  static constexpr Minimum kMinimum = Minimum::Subtracted;
 
   struct Block {
     uint16_t d, dmin;    // f16
@@ -76,20 +77,17 @@ struct ScaleMin256 {
 
   static bool finite(const Block& b) { return finite_f16(b.d) && finite_f16(b.dmin); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    const typename V::F d = V::load_f16(w.d), dmin = V::load_f16(w.dmin);
-    for (int s = 0; s < 8; ++s) {
-      V::fetch_ahead(w, s, 8);
-      typename V::I sum[1][M];
-      sum_products<V, 0>(sum, w.code[s], x, s);
-      typename V::F scale = V::mul(d, V::load_u8(w.scale[s])),
-                    minimum = V::mul(dmin, V::load_u8(w.minimum[s]));
-      for (int m = 0; m < M; ++m) {
-        acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(scale, V::set(x[m][s].scale)), acc[m]);
-        acc[m] = V::fnma(minimum, V::set(x[m][s].sum), acc[m]);
-      }
-    }
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int s) {
+    return codes_of<V, kGroup>(w.code[s]);
+  }
+  template <class V, int>
+  static typename V::F scale(const Tile& w, int s) {
+    return V::mul(V::load_f16(w.d), V::load_u8(w.scale[s]));
+  }
+  template <class V, int>
+  static typename V::F minimum(const Tile& w, int s) {
+    return V::mul(V::load_f16(w.dmin), V::load_u8(w.minimum[s]));
   }
 };
 

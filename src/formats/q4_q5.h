@@ -15,10 +15,11 @@
 namespace invar {
 
 // value = d * (code - 2^(kBits - 1))
-template <int kBits>
+template <int kCodeBits>
 struct Offset32 {
   using Activation = I8x32;
-  static constexpr int block_values = 32, kOffset = 1 << (kBits - 1);
+  static constexpr int block_values = 32, kBits = kCodeBits, kOffset = 1 << (kBits - 1), kParts = 1;
+  static constexpr Minimum kMinimum = Minimum::None;
 
   struct Block {
     uint16_t d;  // f16
@@ -60,22 +61,23 @@ struct Offset32 {
 
   static bool finite(const Block& b) { return finite_f16(b.d); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    V::fetch_ahead(w, 0, 1);
-    typename V::I sum[1][M];
-    sum_products<V, kOffset>(sum, w.code, x, 0);
-    typename V::F d = V::load_f16(w.d);
-    for (int m = 0; m < M; ++m)
-      acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(d, V::set(x[m]->scale)), acc[m]);
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int) {
+    return codes_of<V, kGroup>(w.code);
+  }
+  template <class V, int>
+  static typename V::F scale(const Tile& w, int) {
+    return V::load_f16(w.d);
   }
 };
 
 // value = d * code + m
-template <int kBits>
+template <int kCodeBits>
 struct Range32 {
   using Activation = I8x32;
-  static constexpr int block_values = 32, kLargest = (1 << kBits) - 1;
+  static constexpr int block_values = 32, kBits = kCodeBits, kOffset = 0, kParts = 1;
+  static constexpr int kLargest = (1 << kBits) - 1;
+  static constexpr Minimum kMinimum = Minimum::Added;
 
   struct Block {
     uint16_t d, m;  // f16
@@ -121,16 +123,17 @@ struct Range32 {
 
   static bool finite(const Block& b) { return finite_f16(b.d) && finite_f16(b.m); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    V::fetch_ahead(w, 0, 1);
-    typename V::I sum[1][M];
-    sum_products<V, 0>(sum, w.code, x, 0);
-    typename V::F d = V::load_f16(w.d), low = V::load_f16(w.m);
-    for (int m = 0; m < M; ++m) {
-      acc[m] = V::fma(V::to_float(sum[0][m]), V::mul(d, V::set(x[m]->scale)), acc[m]);
-      acc[m] = V::fma(low, V::set(x[m]->sum), acc[m]);
-    }
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int) {
+    return codes_of<V, kGroup>(w.code);
+  }
+  template <class V, int>
+  static typename V::F scale(const Tile& w, int) {
+    return V::load_f16(w.d);
+  }
+  template <class V, int>
+  static typename V::F minimum(const Tile& w, int) {
+    return V::load_f16(w.m);
   }
 };
 

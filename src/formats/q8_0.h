@@ -14,7 +14,8 @@ namespace invar {
 struct Q8_0 {
   using Activation = I8x32;
   static constexpr const char* name = "Q8_0";
-  static constexpr int gguf_id = 8, block_values = 32;
+  static constexpr int gguf_id = 8, block_values = 32, kBits = 8, kOffset = 128, kParts = 1;
+  static constexpr Minimum kMinimum = Minimum::None;
 
   struct Block {
     uint16_t scale;  // f16
@@ -52,18 +53,13 @@ struct Q8_0 {
 
   static bool finite(const Block& b) { return finite_f16(b.scale); }
 
-  template <class V, int M>
-  static void dot(typename V::F (&acc)[M], const Tile& w, const I8x32::Block* const (&x)[M]) {
-    V::fetch_ahead(w, 0, 1);
-    typename V::I sum[M];
-    for (int m = 0; m < M; ++m) sum[m] = V::set_int(-128 * x[m]->code_sum);
-    for (int i = 0; i < 8; ++i) {
-      typename V::B code = V::load_bytes(w.code[i]);
-      for (int m = 0; m < M; ++m) sum[m] = V::dot(sum[m], code, V::four(x[m]->code + 4 * i));
-    }
-    typename V::F scale = V::load_f16(w.scale);
-    for (int m = 0; m < M; ++m)
-      acc[m] = V::fma(V::to_float(sum[m]), V::mul(scale, V::set(x[m]->scale)), acc[m]);
+  template <class V, int kGroup>
+  static typename V::B codes(const Tile& w, int) {
+    return V::load_bytes(w.code[kGroup]);
+  }
+  template <class V, int>
+  static typename V::F scale(const Tile& w, int) {
+    return V::load_f16(w.scale);
   }
 };
 

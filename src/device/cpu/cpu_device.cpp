@@ -10,7 +10,7 @@ namespace invar::cpu {
 namespace {
 
 constexpr int64_t kPieceValues = 8192;  // elementwise work worth handing to another thread
-constexpr int64_t kPiecesPerThread = 8;
+constexpr int64_t kPiecesPerThread = 8, kProductPieces = 32;  // of a product: the last one is waited for
 
 int64_t up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
@@ -172,54 +172,62 @@ void CpuDevice::gather(Tensor x, std::span<const int> rows, Tensor y) {
            [&](int64_t r) { std::memcpy(y.row(r), x.row(rows[size_t(r)]), size_t(x.cols) * sizeof(float)); });
 }
 
-const void** CpuDevice::pack_rows(Tensor x, Format activation) {
-  const void** rows = arena_.take<const void*>(x.rows);
-  if (activation == format_of<F32>) {
-    for_rows(x.rows, 1, [&](int64_t r) { rows[r] = x.row(r); });
-    return rows;
-  }
-  int64_t n = x.cols / 32;
-  auto* blocks = arena_.take<I8x32::Block>(x.rows * n);
-  for_rows(x.rows, x.cols, [&](int64_t r) {
-    kernels_.pack_i8x32(x.row(r), blocks + r * n, x.cols);
-    rows[r] = blocks + r * n;
+template <class PlaceOf>
+CpuDevice::Panels CpuDevice::pack_panels(Tensor x, int64_t rows, int64_t height, Format activation,
+                                         PlaceOf place) {
+  const bool floats = activation == format_of<F32>;
+  const int64_t blocks = floats ? x.cols : x.cols / 32;
+  const int64_t block_bytes = floats ? int64_t(sizeof(float)) : int64_t(sizeof(I8x32::Block));
+  const Panels all{arena_.take<std::byte>(rows * blocks * block_bytes), rows, height, blocks * block_bytes};
+  for_rows(rows, x.cols, [&](int64_t i) {
+    const auto [from, panels, row] = place(all, i);
+    const int64_t panel = row / height, step = panels.rows_of(panel);
+    std::byte* to = panels.at(panel) + row % height * block_bytes;
+    if (!floats) return kernels_.pack_i8x32(x.row(from), reinterpret_cast<I8x32::Block*>(to), x.cols, step);
+    auto* values = reinterpret_cast<float*>(to);
+    for (int64_t k = 0; k < x.cols; ++k) values[k * step] = x.row(from)[k];
   });
-  return rows;
+  return all;
+}
+
+// Rows of a panel: so many that they stay in the second-level cache while the weights of a piece pass, in
+// panels of about one size.
+int64_t CpuDevice::panel_height(int64_t rows, int64_t cols) const {
+  constexpr int64_t kCacheBytes = 1 << 20, kStep = 12;
+  const int64_t fit = std::clamp(kCacheBytes / (cols * 2) / kStep * kStep, 2 * kStep, kPanelRows);
+  return rows <= fit ? rows : up(up(rows, up(rows, fit)), kStep) * kStep;
 }
 
 void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
   Scope scope(*this);
-  const void** packed[AllFormats::size] = {};
+  Panels packed[AllFormats::size] = {};
   int64_t tile_rows = 0;
+  const int64_t height = panel_height(x.rows, x.cols);
   for (const Product& p : products) {
     CHECK(p.w->w.cols == x.cols && p.y.cols == p.w->w.rows && p.y.rows == x.rows);
     Format activation = info(p.w->w.format).activation;
-    if (!packed[int(activation)]) packed[int(activation)] = pack_rows(x, activation);
+    if (!packed[int(activation)].data)
+      packed[int(activation)] = pack_panels(x, x.rows, height, activation, [](const Panels& all, int64_t i) {
+        return Place{i, all, i};
+      });
     tile_rows += up(p.w->w.rows, kLanes);
   }
-  float** y = arena_.take<float*>(x.rows * int64_t(products.size()));
   // Pieces of `group` tile rows; those of one product follow those of the one before.
-  int64_t group = std::max<int64_t>(2, up(tile_rows, pool_.threads() * kPiecesPerThread) / 2 * 2), pieces = 0;
+  int64_t group = std::max<int64_t>(2, up(tile_rows, pool_.threads() * kProductPieces) / 2 * 2), pieces = 0;
   for (const Product& p : products) pieces += up(up(p.w->w.rows, kLanes), group);
-  if (planning_) return;
-  for (size_t i = 0; i < products.size(); ++i)
-    for (int64_t r = 0; r < x.rows; ++r) y[int64_t(i) * x.rows + r] = products[i].y.row(r);
   run(pieces, [&](int64_t piece) {
-    size_t i = 0;
-    for (int64_t n; piece >= (n = up(up(products[i].w->w.rows, kLanes), group)); ++i) piece -= n;
-    const Linear& linear = *products[i].w;
+    const Product* product = products.data();
+    for (int64_t n; piece >= (n = up(up(product->w->w.rows, kLanes), group)); ++product) piece -= n;
+    const Linear& linear = *product->w;
     const Weight& w = linear.w;
-    int64_t tile = piece * group, first = tile * kLanes;
-    // Each piece writes its own outputs: row pointers are offset on this thread's stack, a few rows at a
-    // time.
-    constexpr int64_t kRows = 512;
-    float* out[kRows];
-    for (int64_t r = 0; r < x.rows; r += kRows) {
-      int64_t m = std::min(kRows, x.rows - r);
-      for (int64_t j = 0; j < m; ++j) out[j] = y[int64_t(i) * x.rows + r + j] + first;
+    const int64_t tile = piece * group, first = tile * kLanes;
+    const Panels& panels = packed[int(info(w.format).activation)];
+    for (int64_t i = 0; i < panels.count(); ++i) {
+      float* out[kPanelRows];
+      for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = product->y.row(panels.first(i) + r) + first;
       kernels_.matmul[int(w.format)](
           {w.tiles + tile * w.tile_row_bytes, w.tile_row_bytes, std::min(group * kLanes, w.rows - first),
-           w.cols / info(w.format).block_values, packed[int(info(w.format).activation)] + r, out, m,
+           w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
            linear.bias ? linear.bias + first : nullptr, linear.scale});
     }
   });
@@ -392,24 +400,31 @@ void CpuDevice::matmul_experts(Tensor x, const Routing& routing, std::span<const
   const int64_t n = products[0].w->n, pairs = routing.rows * routing.k;
   const int64_t repeat = x.rows == pairs ? 1 : routing.k;
   CHECK(x.rows * repeat == pairs);
-  const void** packed[AllFormats::size] = {};
-  for (const ExpertProduct& p : products) {
-    Format activation = info(p.w->w.format).activation;
-    if (!packed[int(activation)]) packed[int(activation)] = pack_rows(x, activation);
-  }
   int64_t *start = arena_.take<int64_t>(n + 1), *order = arena_.take<int64_t>(pairs),
           *used = arena_.take<int64_t>(n);
-  if (planning_) return;
-  std::fill(start, start + n + 1, 0);
-  for (int64_t i = 0; i < pairs; ++i) ++start[routing.expert[i] + 1];
   int64_t distinct = 0;
-  for (int64_t e = 0; e < n; ++e) {
-    if (start[e + 1] > 0) used[distinct++] = e;
-    start[e + 1] += start[e];
+  if (!planning_) {
+    std::fill(start, start + n + 1, 0);
+    for (int64_t i = 0; i < pairs; ++i) ++start[routing.expert[i] + 1];
+    for (int64_t e = 0; e < n; ++e) {
+      if (start[e + 1] > 0) used[distinct++] = e;
+      start[e + 1] += start[e];
+    }
+    for (int64_t i = 0; i < pairs; ++i) order[start[routing.expert[i]]++] = i;
+    for (int64_t e = n; e > 0; --e) start[e] = start[e - 1];
+    start[0] = 0;
   }
-  for (int64_t i = 0; i < pairs; ++i) order[start[routing.expert[i]]++] = i;
-  for (int64_t e = n; e > 0; --e) start[e] = start[e - 1];
-  start[0] = 0;
+  // All pairs in the order of their experts: each expert's rows are panels of their own.
+  Panels packed[AllFormats::size] = {};
+  for (const ExpertProduct& p : products) {
+    const Format activation = info(p.w->w.format).activation;
+    if (packed[int(activation)].data) continue;
+    packed[int(activation)] =
+        pack_panels(x, pairs, kPanelRows, activation, [&](const Panels& all, int64_t i) {
+          const int32_t e = routing.expert[order[i]];
+          return Place{order[i] / repeat, all.part(start[e], start[e + 1]), i - start[e]};
+        });
+  }
   constexpr int64_t kTiles = 4;
   int64_t per_expert = 0;
   for (const ExpertProduct& p : products) per_expert += up(up(p.w->rows, kLanes), kTiles);
@@ -420,19 +435,15 @@ void CpuDevice::matmul_experts(Tensor x, const Routing& routing, std::span<const
     for (int64_t m; piece >= (m = up(up(p->w->rows, kLanes), kTiles)); ++p) piece -= m;
     const Weight& w = p->w->w;
     const int64_t tile = piece * kTiles, first = tile * kLanes, tiles_of_expert = up(p->w->rows, kLanes);
-    constexpr int64_t kRows = 64;
-    const void* in[kRows];
-    float* out[kRows];
-    for (int64_t j = start[e]; j < start[e + 1]; j += kRows) {
-      int64_t m = std::min(kRows, start[e + 1] - j);
-      for (int64_t r = 0; r < m; ++r) {
-        in[r] = packed[int(info(w.format).activation)][order[j + r] / repeat];
-        out[r] = p->y.row(order[j + r]) + first;
-      }
+    const Panels panels = packed[int(info(w.format).activation)].part(start[e], start[e + 1]);
+    for (int64_t j = 0; j < panels.count(); ++j) {
+      float* out[kPanelRows];
+      for (int64_t r = 0; r < panels.rows_of(j); ++r)
+        out[r] = p->y.row(order[start[e] + panels.first(j) + r]) + first;
       kernels_.matmul[int(w.format)]({w.tiles + (e * tiles_of_expert + tile) * w.tile_row_bytes,
                                       w.tile_row_bytes, std::min(kTiles * kLanes, p->w->rows - first),
-                                      w.cols / info(w.format).block_values, in, out, m, nullptr,
-                                      p->w->scale ? p->w->scale[e] : 1});
+                                      w.cols / info(w.format).block_values, panels.at(j), out,
+                                      panels.rows_of(j), nullptr, p->w->scale ? p->w->scale[e] : 1});
     }
   });
 }

@@ -3,6 +3,7 @@
 // scratch, and computes nothing, until `settle`.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -68,8 +69,29 @@ class CpuDevice final : public Device {
   void for_rows(int64_t rows, int64_t cols, Row row);
   template <class Piece>
   void run(int64_t n, Piece piece);
-  // The rows of x as `format`'s activations; pointers to them, one per row.
-  const void** pack_rows(Tensor x, Format activation);
+  // Activation rows as a product wants them: panels of at most `height` rows, each m * row_bytes long, one
+  // after the other; within a panel the first block of each row, then the second of each, and so on.
+  struct Panels {
+    std::byte* data = nullptr;
+    int64_t rows = 0, height = 0, row_bytes = 0;
+
+    int64_t count() const { return (rows + height - 1) / height; }
+    int64_t first(int64_t panel) const { return panel * height; }
+    int64_t rows_of(int64_t panel) const { return std::min(height, rows - first(panel)); }
+    std::byte* at(int64_t panel) const { return data + first(panel) * row_bytes; }
+    Panels part(int64_t begin, int64_t end) const {  // panels of its own over some of the rows
+      return {data + begin * row_bytes, end - begin, height, row_bytes};
+    }
+  };
+  struct Place {
+    int64_t from;   // row of x
+    Panels panels;  // those it goes to
+    int64_t to;     // its row in them
+  };
+  int64_t panel_height(int64_t rows, int64_t cols) const;
+  // place(panels, i) says where the i-th of `rows` rows comes from and goes to.
+  template <class PlaceOf>
+  Panels pack_panels(Tensor x, int64_t rows, int64_t height, Format activation, PlaceOf place);
 
   const KernelTable& kernels_;
   ThreadPool pool_;

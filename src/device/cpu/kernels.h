@@ -10,13 +10,17 @@
 
 namespace invar::cpu {
 
+// Activation rows that go through a product together, at most kPanelRows, as a panel: the first block (of 32
+// values, or one float) of each row, then the second of each, and so on.
+constexpr int64_t kPanelRows = 96;
+
 struct MatmulArgs {
   const std::byte* tiles;  // the first tile row of the piece
   int64_t tile_row_bytes;
-  int64_t outs;          // outputs of the piece: its tile rows are (outs + 15) / 16
-  int64_t blocks;        // tiles in a tile row
-  const void* const* x;  // m activation rows, packed as the format wants them
-  float* const* y;       // m output rows, at the piece's first output
+  int64_t outs;     // outputs of the piece: its tile rows are (outs + 15) / 16
+  int64_t blocks;   // tiles in a tile row
+  const void* x;    // a panel of m rows, packed as the format wants them
+  float* const* y;  // m output rows, at the piece's first output
   int64_t m;
   const float* bias;  // outs values, or null
   float scale;
@@ -60,7 +64,7 @@ struct ConvArgs {
 struct KernelTable {
   const char* tier;
   void (*matmul[AllFormats::size])(const MatmulArgs&);
-  void (*pack_i8x32)(const float* x, I8x32::Block* y, int64_t cols);
+  void (*pack_i8x32)(const float* x, I8x32::Block* y, int64_t cols, int64_t step);  // blocks `step` apart
   void (*rms_norm)(const float* x, const float* gain, float eps, float* y, int64_t cols);
   void (*gated_rms_norm)(const float* x, const float* z, const float* gain, float eps, float* y,
                          int64_t cols);

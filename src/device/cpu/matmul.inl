@@ -3,69 +3,136 @@
 // changes nothing. Included by kernels.inl only.
 #pragma once
 
+#include "formats/product.h"
+
 namespace invar::cpu {
 
-// kTiles tile rows times kRows activation rows.
-template <class V, class Fmt, int kRows, int kTiles>
-void matmul_block(const MatmulArgs& a, int64_t first_tile, int64_t first_row) {
+constexpr int kFewRows = 8;  // up to so many unpack codes in registers
+
+// Writes the finished sums of one tile row.
+template <class V>
+[[gnu::always_inline]] static inline void finish_sum(const MatmulArgs& a, int64_t tile, int64_t row,
+                                                     typename V::F y) {
+  const int64_t out = tile * kLanes;
+  const int n = int(a.outs - out < kLanes ? a.outs - out : kLanes);
+  if (a.scale != 1) y = V::mul(y, V::set(a.scale));
+  if (a.bias) y = V::add(y, n < kLanes ? V::load_first(a.bias + out, n) : V::load(a.bias + out));
+  if (n < kLanes) V::store_first(a.y[row] + out, y, n);
+  else V::store(a.y[row] + out, y);
+}
+
+// Few rows: codes are unpacked in registers.
+template <class V, class Fmt, int kTiles, int kRows>
+void few_rows(const MatmulArgs& a, int64_t first_tile, int64_t first_row) {
   using Tile = typename Fmt::Tile;
-  using Act = typename Fmt::Activation::Block;
-  constexpr int kActs = Fmt::block_values / Fmt::Activation::block_values;
   typename V::F acc[kTiles][kRows];
   const Tile* w[kTiles];
-  const Act* x[kRows];
   for (int t = 0; t < kTiles; ++t) {
     w[t] = reinterpret_cast<const Tile*>(a.tiles + (first_tile + t) * a.tile_row_bytes);
     for (int m = 0; m < kRows; ++m) acc[t][m] = V::zero();
   }
-  for (int m = 0; m < kRows; ++m) x[m] = static_cast<const Act*>(a.x[first_row + m]);
+  const auto* x = static_cast<const typename Fmt::Activation::Block*>(a.x) + first_row;
   for (int64_t b = 0; b < a.blocks; ++b) {
-    for (int t = 0; t < kTiles; ++t) Fmt::template dot<V, kRows>(acc[t], w[t][b], x);
-    for (int m = 0; m < kRows; ++m) x[m] += kActs;
-  }
-  for (int t = 0; t < kTiles; ++t) {
-    int64_t out = (first_tile + t) * kLanes;
-    int n = int(a.outs - out < kLanes ? a.outs - out : kLanes);
-    for (int m = 0; m < kRows; ++m) {
-      typename V::F y = acc[t][m];
-      if (a.scale != 1) y = V::mul(y, V::set(a.scale));
-      if (a.bias) y = V::add(y, n < kLanes ? V::load_first(a.bias + out, n) : V::load(a.bias + out));
-      float* to = a.y[first_row + m] + out;
-      if (n < kLanes) V::store_first(to, y, n);
-      else V::store(to, y);
+    if constexpr (Fmt::block_values == 1) {
+      add_products<V, Fmt>(acc, w, x);
+      x += a.m;
+    } else {
+      constexpr int kSubs = Fmt::block_values / 32;
+      PackedTiles<V, Fmt, kTiles> tiles;
+      for (int t = 0; t < kTiles; ++t) tiles.tile[t] = w[t];
+      for (int s = 0; s < kSubs; ++s, x += a.m) {
+        for (int t = 0; t < kTiles; ++t) V::fetch_ahead(*w[t], s, kSubs);
+        add_products<V, Fmt>(acc, tiles, s, x);
+      }
     }
+    for (int t = 0; t < kTiles; ++t) ++w[t];
   }
+  for (int t = 0; t < kTiles; ++t)
+    for (int m = 0; m < kRows; ++m) finish_sum<V>(a, first_tile + t, first_row + m, acc[t][m]);
 }
 
-template <class V, class Fmt, int kRows>
-void matmul_tiles(const MatmulArgs& a, int64_t tile, int64_t tiles, int64_t row) {
-  constexpr int kPair = kRows >= 8 ? 1 : 2;
-  int64_t t = tile;
-  for (; t + kPair <= tile + tiles; t += kPair) matmul_block<V, Fmt, kRows, kPair>(a, t, row);
-  for (; t < tile + tiles; ++t) matmul_block<V, Fmt, kRows, 1>(a, t, row);
+// Many rows: 256 columns of kTiles tile rows are unpacked into the first-level cache, and all rows of the
+// panel pass over them; their sums wait in memory meanwhile.
+template <class V, class Fmt, int kTiles>
+class ManyRows {
+ public:
+  void run(const MatmulArgs& a, int64_t first_tile) {
+    constexpr int kSubs = Fmt::block_values / 32, kBlocks = 8 / kSubs;  // a tile has kSubs blocks of 32
+    for (int t = 0; t < kTiles; ++t)
+      for (int64_t m = 0; m < a.m; ++m) V::store(sum_[t][m], V::zero());
+    for (int64_t b = 0; b < a.blocks; b += kBlocks) {
+      const int n = int(a.blocks - b < kBlocks ? a.blocks - b : kBlocks), subs = n * kSubs;
+      for (int t = 0; t < kTiles; ++t) {
+        const auto* tile =
+            reinterpret_cast<const typename Fmt::Tile*>(a.tiles + (first_tile + t) * a.tile_row_bytes) + b;
+        for (int i = 0; i < n; ++i)
+          for (int s = 0; s < kSubs; ++s) {
+            V::fetch_ahead(tile[i], s, kSubs);
+            unpacked_[t].unpack(tile[i], s, i * kSubs + s);
+          }
+      }
+      const auto* x = static_cast<const I8x32::Block*>(a.x) + b * kSubs * a.m;
+      int64_t row = 0;
+      for (; row + V::kRows <= a.m; row += V::kRows) add<V::kRows>(x, a.m, row, subs);
+      if constexpr (V::kRows > 4)
+        if (a.m - row >= 4) add<4>(x, a.m, row, subs), row += 4;
+      for (; a.m - row >= 2; row += 2) add<2>(x, a.m, row, subs);
+      if (a.m - row >= 1) add<1>(x, a.m, row, subs);
+    }
+    for (int t = 0; t < kTiles; ++t)
+      for (int64_t m = 0; m < a.m; ++m) finish_sum<V>(a, first_tile + t, m, V::load(sum_[t][m]));
+  }
+
+ private:
+  // `subs` blocks of 32 columns; x: those of all m rows, block after block.
+  template <int kRows>
+  void add(const I8x32::Block* x, int64_t m, int64_t row, int subs) {
+    typename V::F acc[kTiles][kRows];
+    for (int t = 0; t < kTiles; ++t)
+      for (int r = 0; r < kRows; ++r) acc[t][r] = V::load(sum_[t][row + r]);
+    const UnpackedTiles<V, Fmt, kTiles> tiles{unpacked_};
+    x += row;
+    for (int s = 0; s < subs; ++s, x += m) add_products<V, Fmt>(acc, tiles, s, x);
+    for (int t = 0; t < kTiles; ++t)
+      for (int r = 0; r < kRows; ++r) V::store(sum_[t][row + r], acc[t][r]);
+  }
+
+  Unpacked<V, Fmt> unpacked_[kTiles];
+  alignas(64) float sum_[kTiles][kPanelRows][kLanes];
+};
+
+template <class V, class Fmt, int kTiles>
+void matmul_tiles(const MatmulArgs& a, int64_t tile) {
+  constexpr bool kFloats = Fmt::block_values == 1;
+  if constexpr (!kFloats)
+    if (a.m > kFewRows) {
+      ManyRows<V, Fmt, kTiles> many;
+      return many.run(a, tile);
+    }
+  int64_t row = 0;
+  if constexpr (kFloats)
+    for (; a.m - row >= V::kRows; row += V::kRows) few_rows<V, Fmt, kTiles, V::kRows>(a, tile, row);
+  if constexpr (!kFloats && V::kRows > 4)
+    for (; a.m - row >= 8; row += 8) few_rows<V, Fmt, kTiles, 8>(a, tile, row);
+  if constexpr (V::kRows > 4)
+    if (a.m - row >= 4) few_rows<V, Fmt, kTiles, 4>(a, tile, row), row += 4;
+  for (; a.m - row >= 2; row += 2) few_rows<V, Fmt, kTiles, 2>(a, tile, row);
+  if (a.m - row >= 1) few_rows<V, Fmt, kTiles, 1>(a, tile, row);
 }
 
-// Rows go in groups that stay in the second-level cache while a few tile rows pass.
 template <class V, class Fmt>
 void matmul(const MatmulArgs& a) {
-  constexpr int64_t kRowGroup = 64, kTileGroup = 2;
-  int64_t tiles = (a.outs + kLanes - 1) / kLanes;
-  for (int64_t first = 0; first < a.m; first += kRowGroup) {
-    int64_t end = first + kRowGroup < a.m ? first + kRowGroup : a.m;
-    for (int64_t t = 0; t < tiles; t += kTileGroup) {
-      int64_t n = t + kTileGroup < tiles ? kTileGroup : tiles - t, row = first;
-      for (; row + 8 <= end; row += 8) matmul_tiles<V, Fmt, 8>(a, t, n, row);
-      if (end - row >= 4) matmul_tiles<V, Fmt, 4>(a, t, n, row), row += 4;
-      if (end - row >= 2) matmul_tiles<V, Fmt, 2>(a, t, n, row), row += 2;
-      if (end - row >= 1) matmul_tiles<V, Fmt, 1>(a, t, n, row);
-    }
-  }
+  const int64_t tiles = (a.outs + kLanes - 1) / kLanes;
+  int64_t t = 0;
+  for (; t + V::kTiles <= tiles; t += V::kTiles) matmul_tiles<V, Fmt, V::kTiles>(a, t);
+  if constexpr (V::kTiles > 1)
+    for (; t < tiles; ++t) matmul_tiles<V, Fmt, 1>(a, t);
 }
 
 // scale = amax / 127, code = x * (127 / amax) rounded to even; below 2^-100 scale and codes are 0.
 template <class V>
-void pack_i8x32(const float* x, I8x32::Block* y, int64_t cols) {
-  for (int64_t b = 0; b < cols / 32; ++b, x += 32, ++y) {
+void pack_i8x32(const float* x, I8x32::Block* y, int64_t cols, int64_t step) {
+  for (int64_t b = 0; b < cols / 32; ++b, x += 32, y += step) {
     typename V::F low = V::load(x), high = V::load(x + 16);
     float amax = V::largest(V::max(V::abs(low), V::abs(high)));
     bool tiny = amax < 0x1p-100f;

@@ -10,6 +10,7 @@ namespace invar::cpu {
 
 struct Avx2 {
   static constexpr const char* name = "avx2";
+  static constexpr int kRows = 3, kTiles = 1;  // of activations, of weights, whose sums fit the registers
   struct F {
     __m256 a, b;
   };
@@ -136,6 +137,11 @@ struct Avx2 {
   static B load_bytes(const void* p) {
     const __m256i* q = static_cast<const __m256i*>(p);
     return {_mm256_loadu_si256(q), _mm256_loadu_si256(q + 1)};
+  }
+  static void store_bytes(void* p, B x) {
+    __m256i* q = static_cast<__m256i*>(p);
+    _mm256_storeu_si256(q, x.a);
+    _mm256_storeu_si256(q + 1, x.b);
   }
   static B set_byte(uint8_t x) { return {_mm256_set1_epi8(char(x)), _mm256_set1_epi8(char(x))}; }
   static B and_bytes(B x, B y) { return {_mm256_and_si256(x.a, y.a), _mm256_and_si256(x.b, y.b)}; }

@@ -10,6 +10,7 @@ namespace invar::cpu {
 
 struct Avx512 {
   static constexpr const char* name = "avx512";
+  static constexpr int kRows = 6, kTiles = 2;  // of activations, of weights, whose sums fit the registers
   using F = __m512;
   using I = __m512i;
   using B = __m512i;
@@ -88,6 +89,7 @@ struct Avx512 {
   static int32_t sum_int(I a) { return _mm512_reduce_add_epi32(a); }
 
   static B load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+  static void store_bytes(void* p, B a) { _mm512_storeu_si512(p, a); }
   static B set_byte(uint8_t x) { return _mm512_set1_epi8(char(x)); }
   static B and_bytes(B a, B b) { return _mm512_and_si512(a, b); }
   static B or_bytes(B a, B b) { return _mm512_or_si512(a, b); }

@@ -14,6 +14,7 @@ namespace invar::cpu {
 
 struct Scalar {
   static constexpr const char* name = "scalar";
+  static constexpr int kRows = 2, kTiles = 1;  // of activations, of weights, whose sums fit the registers
   struct F {
     float v[16];
   };
@@ -157,6 +158,7 @@ struct Scalar {
     std::memcpy(r.v, p, 64);
     return r;
   }
+  static void store_bytes(void* p, const B& a) { std::memcpy(p, a.v, 64); }
   static B set_byte(uint8_t x) {
     B r;
     std::memset(r.v, x, 64);

@@ -117,7 +117,9 @@ TEST(Batches, RowsAreTheirOwn) {
   Loader loader(*file, device, false, KvFormat::F16);
   auto model = def->load(loader).take();
   ASSERT_TRUE(loader.finish());
-  auto pool = StatePool::make(loader.layout(), 64, 8).take();
+  const std::vector<StateSpec> layout = loader.layout();
+  auto pool =
+      StatePool::make(layout, 64 * StatePool::page_bytes(layout) + 8 * StatePool::set_bytes(layout)).take();
 
   // The logits of the last row of each part of a sequence, the parts fed one after the other.
   using Row = std::vector<float>;

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "base/machine.h"
 #include "base/rng.h"
@@ -121,14 +122,14 @@ class Tests {
   Status run() {
     for (int64_t depth : plan_.depths) {
       TRY(prompt(depth - sequence_.position()));
-      mark_ = sequence_.mark();
+      TRY(mark());
       for (int64_t n : plan_.prompts) TRY(measure("pp", n, prompt_bytes(n), [&] { return prompt(n); }));
       // Bytes grow linearly with the depth, so those of the middle row are the mean.
       for (int64_t n : plan_.answers)
         TRY(measure("tg", n,
                     double(engine_.bytes_per_token(depth) + engine_.bytes_per_token(depth + n - 1)) / 2,
                     [&] { return generate(n); }));
-      sequence_.go_back(mark_);
+      sequence_.restore(mark_);
     }
     return Ok{};
   }
@@ -141,6 +142,16 @@ class Tests {
     const Philox4 bits =
         philox({uint32_t(position), 0, 0, 0}, {uint32_t(flags_.seed), uint32_t(flags_.seed >> 32)});
     return Token(bits[0] % uint64_t(engine_.vocab()));
+  }
+
+  Status mark() {
+    mark_ = {};  // before the next: there may be room for one
+    std::optional<Snapshot> snapshot = sequence_.snapshot();
+    // Room for the longest sample, whose first page may be a copy of a shared one.
+    if (!snapshot || !sequence_.reserve(plan_.positions() - plan_.depths.back()))
+      return Error{Code::NoRoom, "--memory", "expected room for a second copy of the state, found less"};
+    mark_ = *std::move(snapshot);
+    return Ok{};
   }
 
   // One pass for each chunk; the logits of the last row are wanted, as before an answer.
@@ -187,7 +198,7 @@ class Tests {
     const Usage begun = Usage::now();
     Status status = Ok{};
     for (int turn = 0; turn <= flags_.repeats && status; ++turn) {  // turn 0 warms up
-      sequence_.go_back(mark_);
+      sequence_.restore(mark_);
       if (turn == 1) timed_.clear();
       const Usage before = Usage::now();
       const auto start = std::chrono::steady_clock::now();
@@ -210,7 +221,7 @@ class Tests {
   Interrupt interrupt_;
   Progress progress_;
   TimedDevice timed_;
-  SequenceState::Mark mark_;
+  Snapshot mark_;  // where each sample starts
   std::vector<Outcome> outcomes_;
   size_t done_ = 0;
 };

@@ -53,7 +53,7 @@ Status Engine::settle(const ModelFile& file, const ModelDef& def, const OpenList
   memory_.allowed_bytes = settings_.memory_bytes > 0
                               ? settings_.memory_bytes
                               : std::max<int64_t>(0, available_memory() - kReserveBytes);
-  const int64_t page = StatePool::page_bytes(layout_), fixed = StatePool::fixed_bytes(layout_);
+  const int64_t page = StatePool::page_bytes(layout_), fixed = StatePool::set_bytes(layout_);
   const int64_t most = planned->context_length();
   if (settings_.context > most)
     return Error{Code::NoRoom,
@@ -79,7 +79,8 @@ Status Engine::settle(const ModelFile& file, const ModelDef& def, const OpenList
   settings_.context = std::min(wanted, room);
   memory_.state_bytes = fixed + pages_of(settings_.context) * page;
   planned.reset();
-  pool_ = TRY(StatePool::make(layout_, pages_of(settings_.context), 1));
+  pool_ =
+      TRY(StatePool::make(layout_, memory_.allowed_bytes - memory_.weights_bytes - memory_.scratch_bytes));
   if (!device_->settle(memory_.scratch_bytes))
     return Error{Code::NoRoom,
                  "--memory",
@@ -121,7 +122,7 @@ int64_t Engine::planned_scratch(Model& model, int64_t context) {
 int64_t Engine::bytes_per_token(int64_t depth) const {
   int64_t per_position = 0;
   for (const StateSpec& s : layout_) per_position += s.kind == StateSpec::PerToken ? s.bytes : 0;
-  return read_bytes_ + 2 * StatePool::fixed_bytes(layout_) + (depth + 1) * per_position;
+  return read_bytes_ + 2 * StatePool::set_bytes(layout_) + (depth + 1) * per_position;
 }
 
 Status Engine::forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,

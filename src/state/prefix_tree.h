@@ -18,8 +18,8 @@ namespace invar {
 
 class PrefixTree {
  public:
-  // Keeps at most `most_tokens` tokens of text (4 bytes each), pinned ones aside.  The pool outlives it.
-  explicit PrefixTree(StatePool& pool, int64_t most_tokens = 16 << 20);
+  // Keeps texts and lists of pages in at most `most_bytes`, pinned ones aside.  The pool outlives it.
+  explicit PrefixTree(StatePool& pool, int64_t most_bytes = 128 << 20);
   ~PrefixTree();
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;
@@ -31,9 +31,11 @@ class PrefixTree {
   };
   Match match(std::span<const Token> tokens);
 
-  bool has(std::span<const Token> tokens) const;  // a snapshot of exactly this text
+  bool has(std::span<const Token> tokens) const;  // a state after exactly this text
   void learn(std::span<const Token> tokens);      // the text becomes known; no snapshot
-  // One token for each position of the snapshot.  One that is there already stays.
+  // One token for each position of the snapshot.  A state that is there already stays.  By the numbers
+  // contract the same text has the same bits, so pages that an earlier snapshot on the path has are shared
+  // with it.
   void insert(std::span<const Token> tokens, Snapshot snapshot);
 
   // Drops snapshots until at least so many bytes of the pool are free again, or none is left that would free
@@ -54,27 +56,35 @@ class PrefixTree {
 
   struct Use {
     int64_t snapshots = 0, nodes = 0, tokens = 0;
-    int64_t bytes = 0;  // of the tree itself, about: nodes, tokens and lists of pages
+    int64_t bytes = 0;  // of the tree itself, about
   };
   Use use() const;
 
  private:
   struct Node;
+  struct Place {      // where a text leads
+    Node* node;       // the last one reached
+    Node* inside;     // the text ends inside the edge to this one, or null
+    size_t position;  // tokens that were followed
+  };
 
-  Node* walk(std::span<const Token> tokens);  // to the node at the end of the text, made if missing
-  const Node* find(std::span<const Token> tokens) const;
+  bool cuttable() const { return pool_.set_bytes() == 0; }  // a snapshot serves all earlier positions too
+  Place follow(std::span<const Token> tokens) const;
+  Node* reach(std::span<const Token> tokens);
   Node* split(Node* node, size_t at);
-  void drop_snapshot(Node* node);
-  void remove_leaf(Node* node);
-  void merge(Node* node);
+  void store(Node* node, Snapshot snapshot);
+  void drop(Node* node);
+  void tidy(Node* node);
+  void remove(Node* leaf);
   void forget();
-  double worth(const Node* node, int64_t freed) const;
-  void count(Node* node, int snapshots);
+  bool evict_some(int64_t target);
+  double worth(const Node& node, int64_t bytes) const;
 
   StatePool& pool_;
   std::unique_ptr<Node> root_;
   std::map<std::string, Node*> pins_;
-  int64_t most_tokens_, tokens_ = 0, nodes_ = 0;
+  int64_t most_bytes_;
+  Use use_;
   uint64_t now_ = 0;  // counts uses
 };
 

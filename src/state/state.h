@@ -63,6 +63,8 @@ class SequenceState {  // the pool outlives it
 
  private:
   SequenceState(StatePool& pool, SetRef set) : pool_(pool), set_(std::move(set)) {}
+  bool copies() const;
+  Snapshot with(SetRef fixed) const;
 
   StatePool& pool_;
   SetRef set_;

@@ -43,8 +43,7 @@ class StateRef {
   bool operator==(const StateRef& other) const { return pool_ == other.pool_ && index_ == other.index_; }
 
   std::byte* data() const;
-  bool shared() const;     // others hold it as well
-  bool used_live() const;  // a sequence that runs holds it
+  bool shared() const;  // others hold it as well
   StateRef live() const { return {pool_, index_, true}; }
   StateRef kept() const { return {pool_, index_, false}; }
 
@@ -88,8 +87,8 @@ class StatePool {
   int64_t offset(size_t spec) const { return offset_[spec]; }  // in a page, or in a set
 
   // What lies in it is what its last owner left.  Empty: no room, or the layout has no such state.
-  PageRef take_page(bool live = true) { return take<StateSpec::PerToken>(live); }
-  SetRef take_set(bool live = true) { return take<StateSpec::Fixed>(live); }
+  PageRef take_page(bool live = true);
+  SetRef take_set(bool live = true);
 
   int64_t budget_bytes() const { return budget_bytes_; }
   int64_t used_bytes() const;      // at most the budget
@@ -124,7 +123,7 @@ class StatePool {
   int32_t take_block(StateSpec::Kind kind);  // -1: no room
   void share(StateSpec::Kind kind, int32_t index, bool live);
   void drop(StateSpec::Kind kind, int32_t index, bool live);
-  void give_back(Blocks& blocks);
+  bool give_back(Blocks& blocks);
 
   std::vector<int64_t> offset_;
   Blocks blocks_[2];

@@ -51,7 +51,7 @@ bool holds(StatePool& pool, const Snapshot& snapshot, std::span<const Token> tok
     if (std::memcmp(snapshot.pages[size_t(p / 64)].data() + p % 64 * 8, &state, 8) != 0) return false;
   }
   if (recurrent) *recurrent = state;
-  return pool.set_bytes() == 0 || std::memcmp(snapshot.fixed.data(), &state, 8) == 0;
+  return !snapshot || pool.set_bytes() == 0 || std::memcmp(snapshot.fixed.data(), &state, 8) == 0;
 }
 
 // The state of a text, read from its beginning.
@@ -288,7 +288,7 @@ void random_life(std::span<const StateSpec> layout, int turns, uint32_t seed) {
         std::optional<Snapshot> snapshot = state->snapshot();
         ASSERT_TRUE(snapshot);
         if (random() % 40 == 0 && plain.pinned.size() < 4) {
-          tree.pin(std::to_string(turn), part, *std::move(snapshot));
+          tree.pin(std::to_string(turn) + "/" + std::to_string(last), part, *std::move(snapshot));
           plain.pinned.push_back(part);
         } else {
           tree.insert(part, *std::move(snapshot));

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <optional>
 #include <sys/stat.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <unordered_map>
@@ -410,7 +411,11 @@ Result<Snapshot> DiskStore::Impl::read(const Found& found, std::span<const Token
 std::unique_ptr<DiskStore> DiskStore::open(StatePool& pool, DiskStoreOptions options) {
   auto impl = std::make_unique<Impl>(pool, std::move(options));
   impl->open_folder();
-  impl->writer = std::thread([i = impl.get()] { i->write_all(); });
+  try {
+    impl->writer = std::thread([i = impl.get()] { i->write_all(); });
+  } catch (const std::system_error& error) {
+    impl->say(std::string("cannot start the writer: ") + error.what());
+  }
   return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));
 }
 
@@ -422,7 +427,7 @@ DiskStore::~DiskStore() {
     impl_->stop = true;
     impl_->changed.notify_all();
   }
-  impl_->writer.join();
+  if (impl_->writer.joinable()) impl_->writer.join();
 }
 
 DiskStore::Found DiskStore::find(std::span<const Token> tokens) const {
@@ -460,7 +465,8 @@ bool DiskStore::put(std::span<const Token> tokens, Snapshot snapshot) {
   CHECK(int64_t(tokens.size()) == snapshot.position && snapshot);
   Impl& i = *impl_;
   const int64_t bytes = snapshot.bytes(i.pool);
-  if (bytes > i.options.budget_bytes || snapshot.position > kMostPositions) return false;
+  if (!i.writer.joinable() || bytes > i.options.budget_bytes || snapshot.position > kMostPositions)
+    return false;
   Sha256 digest;
   digest.update(std::as_bytes(std::span(i.options.key)));
   digest.update(std::as_bytes(std::span(&i.options.numerics, 1)));

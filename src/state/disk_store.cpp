@@ -120,7 +120,12 @@ struct DiskStore::Impl {
 
   void open_folder();
   Result<std::vector<OwnFile>> scan(bool first);
-  Result<StateHead> read_head(const std::string& name, StateBody* body) const;
+  struct Head {
+    File file;
+    StateHead head;
+  };
+  Result<Head> open_head(const std::string& name) const;
+  Result<std::vector<uint64_t>> read_paths(const Head& head) const;
   bool fits(const StateHead& head) const;
   void add(const std::string& name, const StateHead& head, std::vector<uint64_t> paths);
   void forget(const std::string& name);
@@ -167,11 +172,10 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
       const std::lock_guard lock(mutex);
       if (entries.count(file.name)) continue;
     }
-    StateBody body;
-    const Result<StateHead> head = read_head(file.name, pool.set_bytes() == 0 ? &body : nullptr);
+    const Result<Head> head = open_head(file.name);
     if (head) {
-      if (!fits(*head)) continue;
-      add(file.name, *head, std::move(body.paths));
+      if (!fits(head->head)) continue;
+      if (Result<std::vector<uint64_t>> paths = read_paths(*head)) add(file.name, head->head, paths.take());
     } else if (head.error().code == Code::BadFile) {
       damaged += 1;
       unlink(path(file.name, kHead).c_str());
@@ -194,22 +198,25 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
   return files;
 }
 
-// Any thread.  The body is read if it is wanted.
-Result<StateHead> DiskStore::Impl::read_head(const std::string& name, StateBody* body) const {
+// Any thread.
+Result<DiskStore::Impl::Head> DiskStore::Impl::open_head(const std::string& name) const {
   const std::string where = path(name, kHead);
-  const File file = TRY(File::open(where));
+  File file = TRY(File::open(where));
   std::vector<std::byte> bytes(std::min<uint64_t>(file.size(), kHeadBytes));
   TRY(file.read_at(0, bytes));
   const StateHead head = TRY(parse_head(bytes, where));
-  if (int64_t(file.size()) != int64_t(kHeadBytes) + head.body_bytes())
+  const int64_t expected = int64_t(kHeadBytes) + head.body_bytes();
+  if (int64_t(file.size()) != expected)
     return Error{Code::BadFile, where,
-                 "expected " + std::to_string(int64_t(kHeadBytes) + head.body_bytes()) + " bytes, found " +
-                     std::to_string(file.size())};
-  if (!body || !fits(head)) return head;
-  bytes.resize(size_t(head.body_bytes()));
-  TRY(file.read_at(kHeadBytes, bytes));
-  *body = TRY(parse_body(head, bytes, where));
-  return head;
+                 "expected " + std::to_string(expected) + " bytes, found " + std::to_string(file.size())};
+  return Head{std::move(file), head};
+}
+
+// The paths of its full pages, unchecked: what they lead to is checked when it is loaded.
+Result<std::vector<uint64_t>> DiskStore::Impl::read_paths(const Head& head) const {
+  std::vector<uint64_t> paths(size_t(pool.set_bytes() == 0 ? head.head.full_pages() : 0));
+  TRY(head.file.read_at(head.file.size() - paths.size() * 8, std::as_writable_bytes(std::span(paths))));
+  return paths;
 }
 
 bool DiskStore::Impl::fits(const StateHead& head) const {
@@ -378,10 +385,13 @@ Status DiskStore::Impl::read_blob(const Digest& digest, std::span<std::byte> out
 Result<Snapshot> DiskStore::Impl::read(const Found& found, std::span<const Token> tokens,
                                        const Snapshot& base, std::string& bad) {
   const std::string where = path(found.name, kHead);
-  StateBody body;
-  const StateHead head = TRY(read_head(found.name, &body));
+  const auto [file, head] = TRY(open_head(found.name));
+  if (!fits(head)) return Error{Code::BadFile, where, "expected a state of this model"};
+  std::vector<std::byte> bytes(size_t(head.body_bytes()));
+  TRY(file.read_at(kHeadBytes, bytes));
+  const StateBody body = TRY(parse_body(head, bytes, where));
   const bool whole = found.position == head.position;
-  if (!fits(head) || found.position > head.position || (!whole && head.set_bytes > 0) ||
+  if (found.position > head.position || (!whole && head.set_bytes > 0) ||
       !std::equal(tokens.begin(), tokens.begin() + found.position, body.tokens.begin()))
     return Error{Code::BadFile, where, "expected the state of another text"};
   Snapshot snapshot{found.position, {}, {}};

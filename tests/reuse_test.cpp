@@ -379,7 +379,7 @@ class History {
   void run(int64_t steps) {
     while (steps > 0) {
       const int64_t what = whole(0, 999);
-      if (what < 150 && live_.size() < 10) submit();
+      if (what < 150 && live_.size() < 8) submit();
       else if (what < 155 && !live_.empty())
         engine_->cancel(live_[size_t(whole(0, int64_t(live_.size()) - 1))]->id);
       else if (what < 156) engine_->forget();
@@ -467,8 +467,9 @@ class History {
       more(q.prompt, whole(1, 30));
     } else more(q.prompt, whole(1, whole(0, 15) ? 100 : 900));
     if (q.prompt.empty()) more(q.prompt, 1);
-    if (int64_t(q.prompt.size()) > whole(150, runner_.context())) q.prompt.resize(size_t(whole(1, 100)));
-    q.most = whole(0, 9) ? whole(0, 40) : whole(100, 250);
+    if (int64_t(q.prompt.size()) > (whole(0, 9) ? 250 : runner_.context()))
+      q.prompt.resize(size_t(whole(1, 100)));
+    q.most = whole(0, 9) ? whole(0, 80) : whole(100, 250);
     q.sampling.temperature = whole(0, 1) ? 0.9f : 0;
     q.sampling.seed = uint64_t(whole(0, 3));
     q.priority = int(whole(-1, 1));
@@ -524,7 +525,7 @@ TEST_P(Reuse, RandomHistories) {
   for (double memory : {1.6, 8.0}) {
     auto r = runner({1, 96, 6, 1100, memory}), plain = runner({1, 512, 1, 1100, 2});
     History history(*r, *plain, uint32_t(memory * 10));
-    history.run(long_one ? 5000 : 500);
+    history.run(long_one ? 5000 : 250);
     if (long_one) history.expect_rich();
   }
 }

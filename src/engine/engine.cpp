@@ -447,15 +447,16 @@ void Engine::after_pass(Active& a, int64_t before) {
       now == a.known || std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
   const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
   const bool cut = border && now - a.last_snapshot >= kLeastGap;
-  if (at_prompt_end || spaced || cut) keep(a, cut);
   if (at_prompt_end && !a.request.save_as.empty() && !save(a)) {
     a.outcome = Finish::Failed;
     a.failure = Error{Code::NoRoom, a.request.save_as, "expected room for the state to save, found none"};
   }
-
   std::vector<std::unique_ptr<Active>> followers;
   if (a.chosen || a.outcome != Finish::Running) followers.swap(a.followers);
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
+  // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
+  const bool keeps = at_prompt_end || spaced || cut;
+  if (keeps && (!followers.empty() || (options_.reuse && a.outcome == Finish::Running))) keep(a, cut);
   const uint64_t id = a.id;
   if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
   else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
@@ -475,7 +476,7 @@ void Engine::after_pass(Active& a, int64_t before) {
 // Keeps the state that goes on.
 void Engine::keep(Active& a, bool on_disk) {
   a.last_snapshot = a.position();
-  if ((!options_.reuse && a.followers.empty()) || tree_.has(a.read())) return;
+  if (tree_.has(a.read())) return;
   auto snapshot = a.state->snapshot();
   if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
   if (!snapshot) return;

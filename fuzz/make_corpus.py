@@ -3,6 +3,7 @@
 
 Usage: fuzz/make_corpus.py    (no arguments; replaces ok-* and bad-* of fuzz/corpus/, leaves other files alone)
 """
+import hashlib
 import json
 import struct
 from pathlib import Path
@@ -160,8 +161,48 @@ def config_files():
     yield "bad-deep", b"[" * 1000
 
 
+def stored_state(tokens=(1, 2, 3), pages=1, page_bytes=64, set_bytes=0, magic=b"invstate", version=1, body=None, position=None):
+    """A head file of the disk store (src/state/store_format.h)."""
+    body = struct.pack(f"<{len(tokens)}i", *tokens) + bytes(32 * pages) + bytes(8 * (len(tokens) // 64)) if body is None else body
+    head = magic + struct.pack("<II32sqqqQ32s", version, 1, bytes(32), len(tokens) if position is None else position, page_bytes,
+                               set_bytes, 7, bytes(32)) + hashlib.sha256(body).digest()
+    return head + hashlib.sha256(head).digest() + body
+
+
+def blob(codec=0, size=256, body=bytes(256), magic=b"invblob1"):
+    return magic + struct.pack("<QQ", codec % 2 ** 64, size % 2 ** 64) + body
+
+
+def stored_state_files():
+    zeros = bytes.fromhex("28b52ffd600000 030800 00")  # zstd: one run of 256 zeros
+    yield "ok-head", stored_state()
+    yield "ok-page-full", stored_state(range(64))
+    yield "ok-fixed-only", stored_state(page_bytes=0, pages=0, set_bytes=4096)
+    yield "ok-blob", blob()
+    yield "ok-blob-packed", blob(1, body=zeros)
+    sound = stored_state()
+    for n in (0, 7, 8, 12, 100, 143, 175, 176, len(sound) - 1):
+        yield f"bad-cut-{n}", sound[:n]
+    for at in (9, 20, 50, 150, 180):
+        yield f"bad-bit-{at}", sound[:at] + bytes([sound[at] ^ 1]) + sound[at + 1:]
+    for n in (0, -1, 4, (1 << 24) + 1, BIG - 1):
+        yield f"bad-position-{n}", stored_state(position=n)
+    for n in (-1, (1 << 34) + 1, BIG - 1):
+        yield f"bad-page-bytes-{n}", stored_state(page_bytes=n)
+        yield f"bad-set-bytes-{n}", stored_state(set_bytes=n)
+    yield "bad-magic", stored_state(magic=b"invstore")
+    yield "bad-version", stored_state(version=2)
+    yield "bad-tail", sound + b"x"
+    for name, data in {"codec": blob(2), "size": blob(size=255), "size-huge": blob(size=-1), "short": blob(body=bytes(255)),
+                       "long": blob(body=bytes(257)), "digest": blob(body=bytes(255) + b"x"), "packed-empty": blob(1, body=b""),
+                       "packed-cut": blob(1, body=zeros[:-1]), "packed-tail": blob(1, body=zeros + b"x"),
+                       "packed-more": blob(1, body=zeros + zeros), "head": blob()[:23]}.items():
+        yield f"bad-blob-{name}", data
+
+
 def main():
-    for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files())):
+    for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files()),
+                        ("stored_state", stored_state_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("ok-*"), *folder.glob("bad-*")]:

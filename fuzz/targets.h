@@ -10,6 +10,7 @@
 #include "files/gguf.h"
 #include "files/hf_config.h"
 #include "files/safetensors.h"
+#include "state/store_format.h"
 
 namespace invar {
 
@@ -69,6 +70,25 @@ inline bool fuzz_config(std::span<const std::byte> bytes) {
     return false;
   }
   decode_all(config->keys);
+  return true;
+}
+
+// A file of the disk store: a head with its body, or a page.
+inline bool fuzz_stored_state(std::span<const std::byte> bytes) {
+  std::vector<std::byte> page(256);
+  const Digest digest = sha256(page);  // of zeros
+  if (const Status page_read = unpack_blob(bytes, digest, page, "input"); page_read) {
+    CHECK(sha256(page) == digest);
+    return true;
+  } else {
+    CHECK(!page_read.error().message.empty() && page_read.error().where == "input");
+  }
+  const Result<StateHead> head = parse_head(bytes, "input");
+  if (!head) return false;
+  CHECK(head->position > 0 && head->body_bytes() > 0 && bytes.size() >= kHeadBytes);
+  const Result<StateBody> body = parse_body(*head, bytes.subspan(kHeadBytes), "input");
+  if (!body) return false;
+  CHECK(int64_t(body->tokens.size()) == head->position && int64_t(body->pages.size()) == head->pages());
   return true;
 }
 

@@ -28,6 +28,7 @@ void replay(const char* name, Target target, int at_least) {
 TEST(Corpus, Gguf) { replay("gguf", fuzz_gguf, 100); }
 TEST(Corpus, Safetensors) { replay("safetensors", fuzz_safetensors, 50); }
 TEST(Corpus, Config) { replay("config", fuzz_config, 20); }
+TEST(Corpus, StoredState) { replay("stored_state", fuzz_stored_state, 25); }
 
 }  // namespace
 }  // namespace invar

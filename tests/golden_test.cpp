@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.h"
+#include "engine/model_runner.h"
 #include "files/model_file.h"
 #include "state/state.h"
 
@@ -52,18 +52,18 @@ std::vector<float> logits_of(const std::string& model, const std::string& kv, si
   auto file = ModelFile::open(kFolder + model);
   EXPECT_TRUE(file) << file.error().where << ": " << file.error().message;
   if (!file) return all;
-  EngineOptions options;
+  RunnerOptions options;
   options.kv = kv;
   options.chunk = chunk;
   options.isa = isa;
-  auto engine = Engine::open(*file, options);
+  auto engine = ModelRunner::open(*file, options);
   EXPECT_TRUE(engine) << engine.error().where << ": " << engine.error().message;
   if (!engine) return all;
   auto sequence = (*engine)->new_sequence();
   std::vector<Token> tokens = golden_tokens();
   for (size_t first = 0; first < tokens.size(); first += step) {
     std::span<const Token> part(tokens.data() + first, std::min(step, tokens.size() - first));
-    auto status = (*engine)->forward(*sequence, part, Engine::Rows::All,
+    auto status = (*engine)->forward(*sequence, part, ModelRunner::Rows::All,
                                      [&](int64_t position, std::span<const float> row) {
                                        EXPECT_EQ(position * (*engine)->vocab(), int64_t(all.size()));
                                        all.insert(all.end(), row.begin(), row.end());

@@ -11,7 +11,7 @@
 
 #include "base/sha256.h"
 #include "device/cpu/tiers.h"
-#include "engine/engine.h"
+#include "engine/model_runner.h"
 #include "files/model_file.h"
 
 namespace invar {
@@ -46,18 +46,18 @@ struct Digests {
 Digests digests(const ModelFile& file, const Setting& s, int n) {
   unsigned before = _mm_getcsr();
   if (s.flush_to_zero) _mm_setcsr(before | 0x8040);
-  EngineOptions options;
+  RunnerOptions options;
   options.threads = s.threads;
   options.chunk = s.chunk;
   options.isa = s.isa;
   options.context = kTokens;
-  auto engine = Engine::open(file, options);
+  auto engine = ModelRunner::open(file, options);
   Digests d;
   EXPECT_TRUE(engine) << engine.error().where << ": " << engine.error().message;
   if (engine) {
     auto sequence = (*engine)->new_sequence();
     Sha256 all, prefix;
-    auto status = (*engine)->forward(*sequence, tokens(n, (*engine)->vocab()), Engine::Rows::All,
+    auto status = (*engine)->forward(*sequence, tokens(n, (*engine)->vocab()), ModelRunner::Rows::All,
                                      [&](int64_t position, std::span<const float> row) {
                                        all.update(std::as_bytes(row));
                                        if (position < kScalarTokens) prefix.update(std::as_bytes(row));
@@ -117,7 +117,9 @@ TEST(Batches, RowsAreTheirOwn) {
   Loader loader(*file, device, false, KvFormat::F16);
   auto model = def->load(loader).take();
   ASSERT_TRUE(loader.finish());
-  auto pool = StatePool::make(loader.layout(), 64, 8).take();
+  const std::vector<StateSpec> layout = loader.layout();
+  auto pool =
+      StatePool::make(layout, 64 * StatePool::page_bytes(layout) + 8 * StatePool::set_bytes(layout)).take();
 
   // The logits of the last row of each part of a sequence, the parts fed one after the other.
   using Row = std::vector<float>;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/model_runner.h"
 #include "files/gguf_writer.h"
 #include "files/model_file.h"
 #include "models/synth/synth.h"
@@ -52,10 +52,10 @@ class Loading : public testing::Test {
     return path;
   }
 
-  static Error refusal(const std::string& path, EngineOptions options = {}) {
+  static Error refusal(const std::string& path, RunnerOptions options = {}) {
     ModelFile file = ModelFile::open(path).take();
     options.threads = 2;
-    auto engine = Engine::open(file, options);
+    auto engine = ModelRunner::open(file, options);
     EXPECT_FALSE(engine);
     return engine ? Error{} : engine.error();
   }
@@ -143,15 +143,15 @@ TEST_F(Loading, MissingAndMisshapedTensorsAreDamage) {
 TEST_F(Loading, ABudgetIsKeptBeforeAnythingIsRead) {
   const std::string path = tiny("Q8_0");
   ModelFile file = ModelFile::open(path).take();
-  EngineOptions options;
+  RunnerOptions options;
   options.threads = 1;
   options.context = 128;
-  auto roomy = Engine::open(file, options);
+  auto roomy = ModelRunner::open(file, options);
   ASSERT_TRUE(roomy) << roomy.error().message;
-  const EngineMemory& m = (*roomy)->memory();
+  const RunnerMemory& m = (*roomy)->memory();
   const int64_t sum = m.weights_bytes + m.state_bytes + m.scratch_bytes;
   options.memory_bytes = sum;
-  auto exact = Engine::open(file, options);
+  auto exact = ModelRunner::open(file, options);
   EXPECT_TRUE(exact) << exact.error().message;
   options.memory_bytes = sum - 1;
   Error error = refusal(path, options);
@@ -163,13 +163,13 @@ TEST_F(Loading, ABudgetIsKeptBeforeAnythingIsRead) {
 TEST_F(Loading, WithoutAContextTheBudgetDecidesIt) {
   const std::string path = tiny("Q8_0");
   ModelFile file = ModelFile::open(path).take();
-  EngineOptions options;
+  RunnerOptions options;
   options.threads = 1;
-  auto all = Engine::open(file, options);
+  auto all = ModelRunner::open(file, options);
   ASSERT_TRUE(all) << all.error().message;
   options.memory_bytes =
       (*all)->memory().weights_bytes + (*all)->memory().scratch_bytes + (*all)->memory().state_bytes / 2;
-  auto half = Engine::open(file, options);
+  auto half = ModelRunner::open(file, options);
   ASSERT_TRUE(half) << half.error().message;
   EXPECT_LT((*half)->context(), (*all)->context());
   EXPECT_GT((*half)->context(), (*all)->context() / 4);

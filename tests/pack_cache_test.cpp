@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "engine/engine.h"
+#include "engine/model_runner.h"
 #include "files/fingerprint.h"
 #include "files/model_file.h"
 #include "models/synth/synth.h"
@@ -37,21 +37,21 @@ class Packs : public testing::Test {
   Start start(const std::string& path, const std::string& packs) {
     Start s;
     ModelFile file = ModelFile::open(path).take();
-    EngineOptions options;
+    RunnerOptions options;
     options.threads = 2;
     options.context = 64;
     options.pack_cache = packs;
     auto engine =
-        Engine::open(file, options, {{}, [&](const std::string& line) { s.notes.push_back(line); }});
+        ModelRunner::open(file, options, {{}, [&](const std::string& line) { s.notes.push_back(line); }});
     EXPECT_TRUE(engine) << engine.error().message;
     s.fingerprint = (*engine)->fingerprint();
     auto sequence = (*engine)->new_sequence();
     const std::vector<Token> tokens = {1, 2, 3};
-    EXPECT_TRUE(
-        (*engine)->forward(*sequence, tokens, Engine::Rows::All, [&](int64_t, std::span<const float> row) {
-          s.logits.insert(s.logits.end(), row.begin(), row.end());
-          return true;
-        }));
+    EXPECT_TRUE((*engine)->forward(*sequence, tokens, ModelRunner::Rows::All,
+                                   [&](int64_t, std::span<const float> row) {
+                                     s.logits.insert(s.logits.end(), row.begin(), row.end());
+                                     return true;
+                                   }));
     return s;
   }
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine.h"
+#include "engine/model_runner.h"
 #include "files/model_file.h"
 
 namespace invar {
@@ -20,18 +20,18 @@ Pass run(bool timed) {
   constexpr Token kTokens[] = {5, 17, 300, 4, 99, 1023, 7};
   constexpr int64_t kDepth = std::size(kTokens) - 1;
   ModelFile file = ModelFile::open(INVAR_TEST_DATA "/vehicle-trial-q8_0.gguf").take();
-  EngineOptions options;
+  RunnerOptions options;
   options.threads = 2;
   options.context = 64;
-  auto engine = Engine::open(file, options).take();
+  auto engine = ModelRunner::open(file, options).take();
   auto sequence = engine->new_sequence();
   TimedDevice around(engine->device());
   if (timed) engine->run_on(around);
   auto none = [](int64_t, std::span<const float>) { return true; };
-  EXPECT_TRUE(engine->forward(*sequence, std::span(kTokens).first(kDepth), Engine::Rows::None, none));
+  EXPECT_TRUE(engine->forward(*sequence, std::span(kTokens).first(kDepth), ModelRunner::Rows::None, none));
   around.clear();
   Pass r;
-  EXPECT_TRUE(engine->forward(*sequence, std::span(kTokens).subspan(kDepth), Engine::Rows::Last,
+  EXPECT_TRUE(engine->forward(*sequence, std::span(kTokens).subspan(kDepth), ModelRunner::Rows::Last,
                               [&](int64_t, std::span<const float> row) {
                                 r.logits.assign(row.begin(), row.end());
                                 return true;

@@ -6,21 +6,25 @@
 
 #include "cli/output.h"
 #include "engine/chat.h"
-#include "engine/generate.h"
+#include "engine/engine.h"
 
 namespace invar::cli {
 
 struct Told {
-  Answer answer;
+  std::vector<Token> tokens;
   std::string text;
+  Finish finish = Finish::Running;
+  TokenUsage usage;
+  Digest logits{};
+  double bytes_moved = 0;  // by the passes after the prompt
 };
 
 // With `stream` the text goes to standard output as it comes.  Ctrl-C ends the answer, not the program.
-Result<Told> tell(Engine& engine, const Chat& chat, Story& story, const Request& request,
-                  const std::vector<std::string>& stops, bool stream, const Voice& voice);
+Result<Told> tell(Engine& engine, const Chat& chat, Request request, const std::vector<std::string>& stops,
+                  bool stream, const Voice& voice);
 
 // Tokens, speeds, memory and digest in one line.
-std::string summary(const Answer& answer, int64_t prompt_tokens);
+std::string summary(const Told& told);
 
 double rate(double amount, double seconds);  // 0 for no time
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <map>
+#include <optional>
 
 #include "base/machine.h"
 #include "base/rng.h"
@@ -21,7 +22,7 @@ struct Flags {
   int repeats = 5;
   bool operations = false;
   Voice voice;
-  EngineOptions engine;
+  RunnerOptions engine;
   uint64_t seed = 0;
 };
 
@@ -107,28 +108,28 @@ struct Outcome {
 // Runs the tests on one sequence, which goes back to its depth for each sample.
 class Tests {
  public:
-  Tests(Engine& engine, SequenceState& sequence, const Plan& plan, const Flags& flags)
-      : engine_(engine),
+  Tests(ModelRunner& runner, SequenceState& sequence, const Plan& plan, const Flags& flags)
+      : runner_(runner),
         sequence_(sequence),
         plan_(plan),
         flags_(flags),
         progress_("measuring", flags.voice),
-        timed_(engine.device()) {
-    if (flags.operations) engine.run_on(timed_);
+        timed_(runner.device()) {
+    if (flags.operations) runner.run_on(timed_);
   }
 
   // What was measured when it was interrupted is in outcomes().
   Status run() {
     for (int64_t depth : plan_.depths) {
       TRY(prompt(depth - sequence_.position()));
-      mark_ = sequence_.mark();
+      TRY(mark());
       for (int64_t n : plan_.prompts) TRY(measure("pp", n, prompt_bytes(n), [&] { return prompt(n); }));
       // Bytes grow linearly with the depth, so those of the middle row are the mean.
       for (int64_t n : plan_.answers)
         TRY(measure("tg", n,
-                    double(engine_.bytes_per_token(depth) + engine_.bytes_per_token(depth + n - 1)) / 2,
+                    double(runner_.bytes_per_token(depth) + runner_.bytes_per_token(depth + n - 1)) / 2,
                     [&] { return generate(n); }));
-      sequence_.go_back(mark_);
+      sequence_.restore(mark_);
     }
     return Ok{};
   }
@@ -140,19 +141,29 @@ class Tests {
   Token token(int64_t position) const {
     const Philox4 bits =
         philox({uint32_t(position), 0, 0, 0}, {uint32_t(flags_.seed), uint32_t(flags_.seed >> 32)});
-    return Token(bits[0] % uint64_t(engine_.vocab()));
+    return Token(bits[0] % uint64_t(runner_.vocab()));
+  }
+
+  Status mark() {
+    mark_ = {};  // before the next: there may be room for one
+    std::optional<Snapshot> snapshot = sequence_.snapshot();
+    // Room for the longest sample, whose first page may be a copy of a shared one.
+    if (!snapshot || !sequence_.reserve(plan_.positions() - plan_.depths.back()))
+      return Error{Code::NoRoom, "--memory", "expected room for a second copy of the state, found less"};
+    mark_ = *std::move(snapshot);
+    return Ok{};
   }
 
   // One pass for each chunk; the logits of the last row are wanted, as before an answer.
   Status prompt(int64_t rows) {
     std::vector<Token> tokens(static_cast<size_t>(rows));
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = token(sequence_.position() + int64_t(i));
-    const size_t chunk = size_t(engine_.settings().chunk);
+    const size_t chunk = size_t(runner_.settings().chunk);
     for (size_t at = 0; at < tokens.size(); at += chunk) {
       if (interrupt_.flag()) return interrupted();
       const auto part = std::span(tokens).subspan(at, std::min(chunk, tokens.size() - at));
-      const auto wanted = at + chunk >= tokens.size() ? Engine::Rows::Last : Engine::Rows::None;
-      TRY(engine_.forward(sequence_, part, wanted, [](int64_t, std::span<const float>) { return true; }));
+      const auto wanted = at + chunk >= tokens.size() ? ModelRunner::Rows::Last : ModelRunner::Rows::None;
+      TRY(runner_.forward(sequence_, part, wanted, [](int64_t, std::span<const float>) { return true; }));
     }
     return Ok{};
   }
@@ -162,7 +173,7 @@ class Tests {
     for (int64_t i = 0; i < rows; ++i) {
       if (interrupt_.flag()) return interrupted();
       const Token row = next;
-      TRY(engine_.forward(sequence_, {&row, 1}, Engine::Rows::Last,
+      TRY(runner_.forward(sequence_, {&row, 1}, ModelRunner::Rows::Last,
                           [&](int64_t, std::span<const float> logits) {
                             next = Token(std::max_element(logits.begin(), logits.end()) - logits.begin());
                             return true;
@@ -174,10 +185,10 @@ class Tests {
   // Bytes for each row when weights and state are read once a pass.  A mixture reads more experts for many
   // rows than for one; they are not counted.
   double prompt_bytes(int64_t rows) const {
-    const int64_t chunk = engine_.settings().chunk;
+    const int64_t chunk = runner_.settings().chunk;
     double bytes = 0;
     for (int64_t at = 0; at < rows; at += chunk)
-      bytes += double(engine_.bytes_per_token(sequence_.position() + std::min(rows, at + chunk) - 1));
+      bytes += double(runner_.bytes_per_token(sequence_.position() + std::min(rows, at + chunk) - 1));
     return bytes / double(rows);
   }
 
@@ -187,7 +198,7 @@ class Tests {
     const Usage begun = Usage::now();
     Status status = Ok{};
     for (int turn = 0; turn <= flags_.repeats && status; ++turn) {  // turn 0 warms up
-      sequence_.go_back(mark_);
+      sequence_.restore(mark_);
       if (turn == 1) timed_.clear();
       const Usage before = Usage::now();
       const auto start = std::chrono::steady_clock::now();
@@ -203,14 +214,14 @@ class Tests {
     return status;
   }
 
-  Engine& engine_;
+  ModelRunner& runner_;
   SequenceState& sequence_;
   const Plan& plan_;
   const Flags& flags_;
   Interrupt interrupt_;
   Progress progress_;
   TimedDevice timed_;
-  SequenceState::Mark mark_;
+  Snapshot mark_;  // where each sample starts
   std::vector<Outcome> outcomes_;
   size_t done_ = 0;
 };
@@ -230,8 +241,8 @@ struct Reading {
 struct Report {
   std::string cpu = processor_name();
   Reading before, after;
-  EngineOptions settings;
-  EngineMemory memory;
+  RunnerOptions settings;
+  RunnerMemory memory;
   int64_t peak_rss = 0;
   bool peak_is_ours = false;  // else the measurement of the memory is in it
   std::vector<Outcome> outcomes;
@@ -393,21 +404,21 @@ Result<int> run(std::span<const std::string> arguments) {
   report.peak_is_ours = forget_peak_memory();
   Status status = Ok{};
   {
-    std::unique_ptr<Engine> engine = TRY(open_engine(file, f.engine, f.voice));
-    if (plan.positions() > engine->context())
+    std::unique_ptr<ModelRunner> runner = TRY(open_runner(file, f.engine, f.voice));
+    if (plan.positions() > runner->context())
       return Error{Code::NoRoom, "--context",
                    "the tests need " + std::to_string(plan.positions()) + " positions, there are " +
-                       std::to_string(engine->context())};
-    std::unique_ptr<SequenceState> sequence = engine->new_sequence();
+                       std::to_string(runner->context())};
+    std::unique_ptr<SequenceState> sequence = runner->new_sequence();
     if (!sequence) return Error{Code::NoRoom, "state", "expected room for a sequence, found none"};
-    Tests tests(*engine, *sequence, plan, f);
+    Tests tests(*runner, *sequence, plan, f);
     const Usage begun = Usage::now();
     status = tests.run();
     report.disturbance = between(begun, Usage::now());
     if (!status && status.error().code != Code::Cancelled) return std::move(status.error());
     report.outcomes = tests.outcomes();
-    report.settings = engine->settings();
-    report.memory = engine->memory();
+    report.settings = runner->settings();
+    report.memory = runner->memory();
     report.peak_rss = peak_rss_bytes();
   }
   report.after = Reading::now(report.settings.threads);  // the model is gone: there is room for it

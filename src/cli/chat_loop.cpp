@@ -67,7 +67,6 @@ Json opening(const std::string& system) {
 
 Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& voice) {
   History history;
-  Story story;
   Json messages = opening(talk.system);
   if (!voice.quiet) note("/help has the commands; Ctrl-D leaves");
   while (auto line = read_message(history)) {
@@ -86,8 +85,7 @@ Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& 
     ChatInput input;
     input.messages = with_question;
     auto prompt = chat.prompt(input);
-    if (prompt) talk.request.prompt = prompt.take();
-    auto told = prompt ? tell(engine, chat, story, talk.request, talk.stops, true, voice)
+    auto told = prompt ? tell(engine, chat, talk.ask(prompt.take()), talk.stops, true, voice)
                        : Result<Told>(prompt.error());
     if (!told) {
       if (told.error().code == Code::Io) return told.error();
@@ -95,7 +93,7 @@ Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& 
       continue;
     }
     TRY(say("\n"));
-    if (!voice.quiet) note(summary(told->answer, int64_t(talk.request.prompt.size())));
+    if (!voice.quiet) note(summary(*told));
     messages = std::move(with_question);
     messages.push_back(message("assistant", told->text));
   }

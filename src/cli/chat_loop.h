@@ -1,20 +1,20 @@
 // A conversation on a terminal, with line editing and a history.
 #pragma once
 
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "cli/output.h"
 #include "engine/chat.h"
-#include "engine/generate.h"
+#include "engine/engine.h"
 
 namespace invar::cli {
 
 struct Talk {
   std::string system;  // empty: none
   std::vector<std::string> stops;
-  Request request;  // without its prompt
+  std::function<Request(std::vector<Token> prompt)> ask;
 };
 
 // Until the end of input, /quit, or Ctrl-C at the prompt.

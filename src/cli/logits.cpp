@@ -8,7 +8,7 @@
 #include "cli/command.h"
 #include "cli/npy.h"
 #include "cli/settings.h"
-#include "engine/generate.h"
+#include "engine/request.h"
 
 namespace invar::cli {
 namespace {
@@ -18,7 +18,7 @@ struct Flags {
   std::optional<std::string> prompt;
   int top = 0;
   Voice voice;
-  EngineOptions engine;
+  RunnerOptions engine;
   uint64_t seed = 0;
 };
 
@@ -92,20 +92,20 @@ Result<int> run(std::span<const std::string> arguments) {
   Chat chat = TRY(Chat::make(file));
   std::vector<Token> tokens = TRY(tokens_of(f, chat, vocabulary_of(file, chat.tokenizer())));
   TRY(check_fits(int64_t(tokens.size()), TRY(context_limit(file, f.engine))));
-  std::unique_ptr<Engine> engine = TRY(open_engine(file, f.engine, f.voice));
-  TRY(check_fits(int64_t(tokens.size()), engine->context()));
-  std::unique_ptr<SequenceState> state = engine->new_sequence();
+  std::unique_ptr<ModelRunner> runner = TRY(open_runner(file, f.engine, f.voice));
+  TRY(check_fits(int64_t(tokens.size()), runner->context()));
+  std::unique_ptr<SequenceState> state = runner->new_sequence();
   if (!state) return Error{Code::NoRoom, "state", "expected room for a sequence, found none"};
 
   bool all = f.rows == "all";
   int64_t rows = all ? int64_t(tokens.size()) : 1;
   std::optional<NpyFile> npy;
-  if (!f.out.empty()) npy = TRY(NpyFile::make(f.out, rows, engine->vocab()));
+  if (!f.out.empty()) npy = TRY(NpyFile::make(f.out, rows, runner->vocab()));
   Sha256 digest;
   Json top = Json::array();
   Status failed = Ok{};
   Progress progress("logits", f.voice);
-  TRY(engine->forward(*state, tokens, all ? Engine::Rows::All : Engine::Rows::Last,
+  TRY(runner->forward(*state, tokens, all ? ModelRunner::Rows::All : ModelRunner::Rows::Last,
                       [&](int64_t position, std::span<const float> logits) {
                         digest.update(std::as_bytes(logits));
                         if (npy) failed = npy->append(logits);
@@ -123,11 +123,11 @@ Result<int> run(std::span<const std::string> arguments) {
 
   Json j = {{"tokens", tokens.size()},
             {"rows", rows},
-            {"vocab", engine->vocab()},
+            {"vocab", runner->vocab()},
             {"tokens_sha256", hex(digest_tokens(tokens))},
             {"logits_sha256", hex(digest.finish())},
             {"top", top}};
-  add_settings(j["settings"], *engine, f.seed);
+  add_settings(j["settings"], *runner, f.seed);
   TRY(say_json(j));
   return 0;
 }

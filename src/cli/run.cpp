@@ -35,6 +35,7 @@ void describe(Options& o, Flags& f) {
   o.texts("--stop", f.stops, "TEXT", "End the answer before this text; repeatable");
   add_sampling(o, f.sampling);
   add_engine(o, f.engine, f.seed);
+  add_cache(o, f.engine);
   add_voice(o, f.voice);
 }
 
@@ -57,36 +58,35 @@ Result<std::vector<Token>> prompt_of(const Flags& f, const ModelFile& file, cons
   return tokens;
 }
 
-Json json_of(const Flags& f, const ModelFile& file, const Engine& engine, const Request& request,
-             const Told& told, double load_s) {
-  const Answer& a = told.answer;
+Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, const SamplingParams& params,
+             const std::vector<Token>& prompt, const Told& told, double load_s) {
   auto name = file.keys().text_or("general.name", "");
   Json j;
   j["model"] = {{"path", f.model},
                 {"arch", file.architecture()},
                 {"name", name ? *name : ""},
-                {"fingerprint", engine.fingerprint().empty() ? Json(nullptr) : Json(engine.fingerprint())}};
+                {"fingerprint", runner.fingerprint().empty() ? Json(nullptr) : Json(runner.fingerprint())}};
   j["numerics"] = kNumericsVersion;
   j["version"] = version();
-  j["prompt"] = {{"tokens", request.prompt.size()}, {"tokens_sha256", hex(digest_tokens(request.prompt))}};
+  j["prompt"] = {{"tokens", prompt.size()}, {"tokens_sha256", hex(digest_tokens(prompt))}};
   j["output"] = {{"text", told.text},
-                 {"token_ids", a.tokens},
-                 {"tokens", a.tokens.size()},
-                 {"tokens_sha256", hex(digest_tokens(a.tokens))},
-                 {"finish", name_of(a.finish)}};
-  j["logits_sha256"] = hex(a.logits);
+                 {"token_ids", told.tokens},
+                 {"tokens", told.tokens.size()},
+                 {"tokens_sha256", hex(digest_tokens(told.tokens))},
+                 {"finish", name_of(told.finish)}};
+  j["logits_sha256"] = hex(told.logits);
   j["timing"] = {{"load_s", load_s},
-                 {"prompt_s", a.prompt_s},
-                 {"generate_s", a.generate_s},
-                 {"prompt_tok_s", rate(double(a.prompt_rows), a.prompt_s)},
-                 {"generate_tok_s", rate(double(a.tokens.size()), a.generate_s)},
-                 {"gb_s", rate(a.bytes_moved, a.generate_s) / 1e9}};
+                 {"prompt_s", told.usage.prompt_s},
+                 {"generate_s", told.usage.answer_s},
+                 {"prompt_tok_s", rate(double(told.usage.prompt_rows), told.usage.prompt_s)},
+                 {"generate_tok_s", rate(double(told.tokens.size()), told.usage.answer_s)},
+                 {"gb_s", rate(told.bytes_moved, told.usage.answer_s) / 1e9}};
   j["memory"] = {{"peak_rss_bytes", peak_rss_bytes()},
-                 {"weights_bytes", engine.memory().weights_bytes},
-                 {"state_bytes", engine.memory().state_bytes}};
+                 {"weights_bytes", runner.memory().weights_bytes},
+                 {"state_bytes", runner.memory().state_bytes}};
   j["draft"] = nullptr;
-  add_settings(j["settings"], engine, request.sampling.seed);
-  add_settings(j["settings"], request.sampling);
+  add_settings(j["settings"], runner, params.seed);
+  add_settings(j["settings"], params);
   j["settings"]["stop"] = f.stops;
   j["settings"]["max_tokens"] = f.most < 0 ? Json(nullptr) : Json(f.most);
   j["settings"]["raw"] = f.raw;
@@ -108,22 +108,29 @@ Result<int> run(std::span<const std::string> arguments) {
   Chat chat = TRY(Chat::make(file));
   if (!f.raw && !chat.has_template()) return chat.prompt({}).error();
   int64_t vocab = vocabulary_of(file, chat.tokenizer());
-  Request request;
-  request.sampling = TRY(sampling(f.sampling, chat.recommended(), f.seed, vocab));
-  request.max_tokens = f.most;
-  request.stop = chat.stop();
-  request.allowed = chat.allowed(vocab);
-  if (!f.talks()) request.prompt = TRY(prompt_of(f, file, chat));
+  const SamplingParams params = TRY(sampling(f.sampling, chat.recommended(), f.seed, vocab));
+  auto ask = [&](std::vector<Token> prompt) {
+    Request request;
+    request.marks = chat.marks(prompt);
+    request.prompt = std::move(prompt);
+    request.max_tokens = f.most;
+    request.sampling = params;
+    request.stop = chat.stop();
+    request.allowed = chat.allowed(vocab);
+    return request;
+  };
+  std::vector<Token> prompt;
+  if (!f.talks()) prompt = TRY(prompt_of(f, file, chat));
 
+  f.engine.sequences = 1;
   std::unique_ptr<Engine> engine = TRY(open_engine(file, f.engine, f.voice));
   double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, request}, f.voice);
+  if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, ask}, f.voice);
 
-  Story story;
-  Told told = TRY(tell(*engine, chat, story, request, f.stops, !f.voice.json, f.voice));
-  TRY(f.voice.json ? say_json(json_of(f, file, *engine, request, told, load_s)) : say("\n"));
-  if (!f.voice.quiet) note(summary(told.answer, int64_t(request.prompt.size())));
-  return told.answer.finish == Finish::Interrupt ? status_of(Code::Cancelled) : 0;
+  Told told = TRY(tell(*engine, chat, ask(prompt), f.stops, !f.voice.json, f.voice));
+  TRY(f.voice.json ? say_json(json_of(f, file, engine->runner(), params, prompt, told, load_s)) : say("\n"));
+  if (!f.voice.quiet) note(summary(told));
+  return told.finish == Finish::Cancelled ? status_of(Code::Cancelled) : 0;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ Result<bool> parse(Options& options, std::span<const std::string> arguments) {
   return options.wants_help() || options.wants_config();
 }
 
-void add_engine(Options& options, EngineOptions& engine, uint64_t& seed) {
+void add_engine(Options& options, RunnerOptions& engine, uint64_t& seed) {
   options.integer("--threads", engine.threads, 1, 1024, "Threads (default: the cores that may be used)");
   options.integer("--chunk", engine.chunk, 1, 65536, "Prompt rows per pass");
   options.choice("--isa", engine.isa, {"auto", "scalar", "avx2", "avx512"}, "Instruction set");
@@ -37,6 +37,12 @@ void add_engine(Options& options, EngineOptions& engine, uint64_t& seed) {
   options.text_or("--pack-cache", engine.pack_cache, cache_folder() + "/packs", "[DIR]",
                   "Keep packed weights in DIR, for a quick start (default: the user's cache)");
   options.seed("--seed", seed, "Of sampling: another seed draws another answer");
+}
+
+void add_cache(Options& options, EngineOptions& engine) {
+  options.text("--cache-dir", engine.cache_folder, "DIR",
+               "Keep what was read here, so that a restart does not read it again");
+  options.bytes("--cache-disk", engine.cache_disk_bytes, "Most that is kept there");
 }
 
 void add_sampling(Options& options, SamplingFlags& f) {
@@ -77,7 +83,7 @@ Result<SamplingParams> sampling(const SamplingFlags& f, const SamplingParams& re
   return p;
 }
 
-Result<int64_t> context_limit(const ModelFile& file, const EngineOptions& options) {
+Result<int64_t> context_limit(const ModelFile& file, const RunnerOptions& options) {
   int64_t own = TRY(file.keys().integer(file.arch_key("context_length"), 1));
   return options.context > 0 ? std::min(own, options.context) : own;
 }
@@ -96,23 +102,36 @@ Result<ModelFile> open_model(const std::string& path) {
   return file;
 }
 
-Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,
-                                            const Voice& voice) {
+static void note_opened(const ModelRunner& runner) {
+  const RunnerMemory& m = runner.memory();
+  const RunnerOptions& o = runner.settings();
+  note("memory: weights " + std::to_string(m.weights_bytes) + ", state " + std::to_string(m.state_bytes) +
+       ", scratch " + std::to_string(m.scratch_bytes) + " of " + std::to_string(m.allowed_bytes) + " bytes");
+  note("threads " + std::to_string(o.threads) + ", chunk " + std::to_string(o.chunk) + ", isa " + o.isa +
+       ", kv " + o.kv + ", context " + std::to_string(runner.context()));
+}
+
+static OpenListener listener_of(Progress& progress, const Voice& voice) {
+  return {[&](double share) { progress.set(share); },
+          [&](const std::string& line) {
+            if (!voice.quiet) note(line);
+          }};
+}
+
+Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, const RunnerOptions& options,
+                                                 const Voice& voice) {
   Progress progress("loading", voice);
-  auto engine = Engine::open(file, options,
-                             {[&](double share) { progress.set(share); },
-                              [&](const std::string& line) {
-                                if (!voice.quiet) note(line);
-                              }});
-  if (engine && voice.verbose) {
-    const EngineMemory& m = (*engine)->memory();
-    const EngineOptions& o = (*engine)->settings();
-    note("memory: weights " + std::to_string(m.weights_bytes) + ", state " + std::to_string(m.state_bytes) +
-         ", scratch " + std::to_string(m.scratch_bytes) + " of " + std::to_string(m.allowed_bytes) +
-         " bytes");
-    note("threads " + std::to_string(o.threads) + ", chunk " + std::to_string(o.chunk) + ", isa " + o.isa +
-         ", kv " + o.kv + ", context " + std::to_string((*engine)->context()));
-  }
+  auto runner = ModelRunner::open(file, options, listener_of(progress, voice));
+  if (runner && voice.verbose) note_opened(**runner);
+  return runner;
+}
+
+Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, EngineOptions options,
+                                            const Voice& voice) {
+  if (!voice.quiet) options.log = [](const std::string& line) { note(line); };
+  Progress progress("loading", voice);
+  auto engine = Engine::open(file, options, listener_of(progress, voice));
+  if (engine && voice.verbose) note_opened((*engine)->runner());
   return engine;
 }
 
@@ -156,14 +175,14 @@ Result<std::string> read_text(const std::optional<std::string>& prompt, const st
   }
 }
 
-void add_settings(Json& settings, const Engine& engine, uint64_t seed) {
-  const EngineOptions& o = engine.settings();
+void add_settings(Json& settings, const ModelRunner& runner, uint64_t seed) {
+  const RunnerOptions& o = runner.settings();
   settings["threads"] = o.threads;
   settings["chunk"] = o.chunk;
   settings["isa"] = o.isa;
   settings["kv"] = o.kv;
   settings["memory"] = o.memory_bytes;
-  settings["context"] = engine.context();
+  settings["context"] = runner.context();
   settings["seed"] = seed;
 }
 

@@ -23,7 +23,9 @@ void add_voice(Options& options, Voice& voice);
 Result<bool> parse(Options& options, std::span<const std::string> arguments);
 
 // --threads, --chunk, --isa, --memory, --context, --kv, --seed.
-void add_engine(Options& options, EngineOptions& engine, uint64_t& seed);
+void add_engine(Options& options, RunnerOptions& engine, uint64_t& seed);
+// --cache-dir, --cache-disk.
+void add_cache(Options& options, EngineOptions& engine);
 
 struct SamplingFlags {  // unset: as the model recommends
   std::optional<float> temperature, top_p, min_p, repetition, presence, frequency;
@@ -37,7 +39,7 @@ Result<SamplingParams> sampling(const SamplingFlags& flags, const SamplingParams
                                 int64_t vocab);
 
 // Positions one sequence may have as far as file and flags say; opening the engine may find room for fewer.
-Result<int64_t> context_limit(const ModelFile& file, const EngineOptions& options);
+Result<int64_t> context_limit(const ModelFile& file, const RunnerOptions& options);
 
 // Rows of the table of embeddings: token ids are below it.
 int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer);
@@ -45,8 +47,9 @@ int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer);
 // A file whose architecture can be run; what else is wrong with it shows later.
 Result<ModelFile> open_model(const std::string& path);
 
-Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, const EngineOptions& options,
-                                            const Voice& voice);
+Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, const RunnerOptions& options,
+                                                 const Voice& voice);
+Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, EngineOptions options, const Voice& voice);
 
 // Decimal ids separated by commas, blanks or line ends, below `vocab`; `where` names their source in errors.
 Result<std::vector<Token>> parse_tokens(std::string_view text, int64_t vocab, const std::string& where);
@@ -55,7 +58,7 @@ Result<std::vector<Token>> parse_tokens(std::string_view text, int64_t vocab, co
 Result<std::string> read_text(const std::optional<std::string>& prompt, const std::string& file);
 constexpr uint64_t kTextLimit = uint64_t(1) << 30;
 
-void add_settings(Json& settings, const Engine& engine, uint64_t seed);
+void add_settings(Json& settings, const ModelRunner& runner, uint64_t seed);
 void add_settings(Json& settings, const SamplingParams& params);
 
 int64_t peak_rss_bytes();

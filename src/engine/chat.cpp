@@ -114,6 +114,13 @@ std::vector<uint64_t> Chat::allowed(int64_t vocab) const {
   return bits;
 }
 
+std::vector<int64_t> Chat::marks(std::span<const Token> prompt) const {
+  std::vector<int64_t> marks;
+  for (size_t i = 0; i + 1 < prompt.size(); ++i)
+    if (std::find(stop_.begin(), stop_.end(), prompt[i]) != stop_.end()) marks.push_back(int64_t(i) + 1);
+  return marks;
+}
+
 Result<std::vector<Token>> Chat::raw_prompt(std::string_view text) const {
   std::vector<Token> tokens;
   if (tokenizer_.add_bos()) tokens.push_back(*tokenizer_.bos());

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,9 @@ class Chat {
 
   // One bit per token: off for ids that stand for nothing.  Empty if all of `vocab` are on.
   std::vector<uint64_t> allowed(int64_t vocab) const;
+
+  // Behind each token that ends a turn: where another conversation, or a later turn of this one, may differ.
+  std::vector<int64_t> marks(std::span<const Token> prompt) const;
 
   // Text to continue: the token that begins a text if the model has one, and no control tokens from the text.
   Result<std::vector<Token>> raw_prompt(std::string_view text) const;

@@ -1,155 +1,541 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <chrono>
 
-#include "base/float_env.h"
-#include "base/memory.h"
-#include "base/thread_pool.h"
-#include "device/cpu/tiers.h"
+#include "base/check.h"
+#include "files/fingerprint.h"
 
 namespace invar {
 namespace {
 
-constexpr int64_t kReserveBytes = 512 << 20;  // left to the rest of the machine when no budget is given
-
-Result<KvFormat> kv_format(const std::string& name) {
-  if (name == "f16") return KvFormat::F16;
-  if (name == "bf16") return KvFormat::BF16;
-  if (name == "f32") return KvFormat::F32;
-  return Error{Code::Usage, "--kv", "expected f16, bf16 or f32, found " + name, {}};
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-int64_t pages_of(int64_t positions) { return (positions + kPagePositions - 1) / kPagePositions; }
+SchedulerLimits limits_of(ModelRunner& runner, const EngineOptions& options) {
+  SchedulerLimits limits;
+  limits.running = runner.settings().sequences;
+  limits.prompt_rows = runner.settings().chunk;
+  limits.step_s = options.step_s;
+  limits.growth = options.growth;
+  limits.page_positions = kPagePositions;
+  limits.page_bytes = runner.pool().page_bytes();
+  limits.fixed_bytes = runner.pool().set_bytes();
+  return limits;
+}
+
+// What makes a state on disk mean the same: the model, and how its state is stored.
+Result<Digest> key_of(const ModelFile& file, const ModelRunner& runner) {
+  Sha256 key;
+  key.update(runner.fingerprint().empty() ? TRY(fingerprint_of(file)) : runner.fingerprint());
+  key.update(runner.settings().kv);
+  for (const StateSpec& s : runner.layout())
+    for (int64_t n : {int64_t(s.kind), s.bytes}) key.update(std::as_bytes(std::span(&n, 1)));
+  return key.finish();
+}
 
 }  // namespace
 
+// One choice of a request, from submission to its last event.
+struct Engine::Active {
+  uint64_t id = 0, request_id = 0;
+  Request request;  // its prompt is in `tokens`
+  std::vector<Token> tokens;
+  int64_t prompt_tokens = 0, limit = 0;  // limit: most tokens of the answer
+  double submitted_at = 0, began_at = 0, read_at = 0;
+  bool began = false;
+  std::unique_ptr<SequenceState> state;            // none: it waits
+  int64_t last_snapshot = 0;                       // where its state was kept last, or came from
+  int64_t known = 0;                               // where it left what was known
+  Snapshot saved;                                  // where it has to start
+  std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
+  TokenUsage usage;
+  Sha256 digest;
+  std::optional<Token> chosen;  // in this step
+  Finish outcome = Finish::Running;
+  std::optional<Error> failure;
+
+  int64_t position() const { return state ? state->position() : 0; }
+  std::span<const Token> read() const { return std::span(tokens).first(size_t(position())); }
+  int64_t answer_tokens() const { return int64_t(tokens.size()) - prompt_tokens; }
+  Ticket ticket() const {
+    Ticket t;
+    t.id = id;
+    t.priority = request.priority;
+    t.arrived = submitted_at;
+    t.deadline = submitted_at + request.deadline_s;
+    t.tokens = int64_t(tokens.size());
+    t.most = prompt_tokens + std::max<int64_t>(limit, 1);
+    return t;
+  }
+};
+
 Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const EngineOptions& options,
                                              const OpenListener& listener) {
-  FloatEnv environment;
-  std::unique_ptr<Engine> engine(new Engine);
-  EngineOptions& s = engine->settings_ = options;
-  const ModelDef* def = TRY(require_model(file.architecture()));
-  if (!file.has_data())
-    return Error{
-        Code::BadFile, file.path(), "expected a model with its tensor data, found its header only", {}};
-  const cpu::KernelTable* tier = TRY(cpu::choose_tier(s.isa));
-  engine->kv_ = TRY(kv_format(s.kv));
-  s.isa = tier->tier;
-  if (s.threads <= 0) s.threads = available_processors();
-  engine->device_ = std::make_unique<cpu::CpuDevice>(*tier, s.threads);
-  engine->passes_ = engine->device_.get();
-  TRY(engine->settle(file, *def, listener));
+  auto runner = TRY(ModelRunner::open(file, options, listener));
+  Digest key{};
+  if (!options.cache_folder.empty()) key = TRY(key_of(file, *runner));
+  auto engine = std::make_unique<Engine>(*runner, options, key);
+  engine->own_runner_ = std::move(runner);
   return engine;
 }
 
-// Plans with sizes alone, refuses what does not fit, then loads.
-Status Engine::settle(const ModelFile& file, const ModelDef& def, const OpenListener& listener) {
-  Loader plan(file, *device_, true, kv_);
-  auto planned = TRY(def.load(plan));
-  TRY(plan.finish());
-  layout_ = plan.layout();
-  read_bytes_ = plan.read_bytes();
-  memory_.weights_bytes = device_->weight_bytes();
-  memory_.allowed_bytes = settings_.memory_bytes > 0
-                              ? settings_.memory_bytes
-                              : std::max<int64_t>(0, available_memory() - kReserveBytes);
-  const int64_t page = StatePool::page_bytes(layout_), fixed = StatePool::fixed_bytes(layout_);
-  const int64_t most = planned->context_length();
-  if (settings_.context > most)
-    return Error{Code::NoRoom,
-                 "--context",
-                 "expected at most " + std::to_string(most) + ", the model's own, found " +
-                     std::to_string(settings_.context),
-                 {}};
-  const int64_t wanted = settings_.context > 0 ? settings_.context : most;
-  memory_.scratch_bytes = planned_scratch(*planned, wanted);
-  const int64_t base = memory_.weights_bytes + memory_.scratch_bytes + fixed;
-  const int64_t least = settings_.context > 0 ? wanted : std::min<int64_t>(most, kPagePositions);
-  const int64_t needed = base + pages_of(least) * page;
-  if (needed > memory_.allowed_bytes)
-    return Error{Code::NoRoom,
-                 "--memory",
-                 "weights " + std::to_string(memory_.weights_bytes) + " + scratch " +
-                     std::to_string(memory_.scratch_bytes) + " + state of " + std::to_string(least) +
-                     " positions " + std::to_string(needed - memory_.weights_bytes - memory_.scratch_bytes) +
-                     " = " + std::to_string(needed) + " bytes are needed, " +
-                     std::to_string(memory_.allowed_bytes) + " are allowed",
-                 {}};
-  const int64_t room = page > 0 ? (memory_.allowed_bytes - base) / page * kPagePositions : wanted;
-  settings_.context = std::min(wanted, room);
-  memory_.state_bytes = fixed + pages_of(settings_.context) * page;
-  planned.reset();
-  pool_ = TRY(StatePool::make(layout_, pages_of(settings_.context), 1));
-  if (!device_->settle(memory_.scratch_bytes))
-    return Error{Code::NoRoom,
-                 "--memory",
-                 "the system gave no " + std::to_string(memory_.scratch_bytes) + " bytes of scratch",
-                 {}};
-  return load(file, def, listener);
-}
-
-Status Engine::load(const ModelFile& file, const ModelDef& def, const OpenListener& listener) {
-  std::optional<PackCache> packs;
-  if (!settings_.pack_cache.empty())
-    packs.emplace(file, settings_.pack_cache, [&](const std::string& line) {
-      if (listener.note) listener.note(line);
-    });
-  Loader loader(file, *device_, false, kv_, packs ? &*packs : nullptr, listener.progress);
-  model_ = TRY(def.load(loader));
-  TRY(loader.finish());
-  if (packs) {
-    packs->publish(device_->pool());
-    fingerprint_ = packs->fingerprint();
+Engine::Engine(ModelRunner& runner, const EngineOptions& options, const Digest& key)
+    : runner_(runner), options_(options), scheduler_(limits_of(runner, options)), tree_(runner.pool()) {
+  if (!options_.cache_folder.empty()) {
+    DiskStoreOptions disk;
+    disk.folder = options_.cache_folder;
+    disk.budget_bytes = options_.cache_disk_bytes;
+    disk.key = key;
+    disk.numerics = kNumericsVersion;
+    disk.log = options_.log;
+    store_ = DiskStore::open(runner.pool(), disk);
   }
-  return Ok{};
+  end_step();
 }
 
-// The most scratch of a step: of a full chunk, or of one row that sees the whole context.
-int64_t Engine::planned_scratch(Model& model, int64_t context) {
-  for (int64_t rows : {std::min<int64_t>(settings_.chunk, context), int64_t(1)}) {
-    Batch batch;
-    batch.add(nullptr, context - rows, std::vector<Token>(size_t(rows), 0));
-    // Logits are wanted for every row at most in groups of kLogitRows; see forward.
-    for (int r = 0; r < std::min<int64_t>(rows, kLogitRows); ++r) batch.logit_rows.push_back(r);
-    Step step(*device_, batch);
-    device_->begin_step();
-    model.logits(step, model.forward(step));
+Engine::~Engine() { drain(); }
+
+void Engine::drain() {
+  if (store_) store_->drain();
+}
+
+void Engine::forget() {
+  while (tree_.evict(runner_.pool().budget_bytes()) > 0) {}
+}
+
+// --- any thread ---
+
+Result<uint64_t> Engine::submit(Request request) {
+  if (request.prompt.empty())
+    return Error{Code::BadRequest, "prompt", "expected at least one token, found none"};
+  TRY(check_fits(int64_t(request.prompt.size()), runner_.context()));
+  for (Token t : request.prompt)
+    if (t < 0 || t >= runner_.vocab())
+      return Error{Code::BadRequest, "prompt",
+                   "expected tokens from 0 to " + std::to_string(runner_.vocab() - 1) + ", found " +
+                       std::to_string(t)};
+  constexpr int kMostChoices = 128;
+  if (request.n < 1 || request.n > kMostChoices)
+    return Error{Code::BadRequest, "n",
+                 "expected 1 to " + std::to_string(kMostChoices) + ", found " + std::to_string(request.n)};
+  TRY(check_sampling(request.sampling, runner_.vocab()));
+  std::sort(request.marks.begin(), request.marks.end());
+  std::lock_guard lock(mutex_);
+  const uint64_t id = next_id_;
+  next_id_ += uint64_t(request.n);
+  submitted_.push_back({id, std::move(request), seconds()});
+  inbox_filled_.notify_all();
+  return id;
+}
+
+void Engine::cancel(uint64_t id) {
+  std::lock_guard lock(mutex_);
+  cancelled_.push_back(id);
+  inbox_filled_.notify_all();
+}
+
+Statistics Engine::statistics() const {
+  std::lock_guard lock(mutex_);
+  return shown_;
+}
+
+void Engine::wait() {
+  if (!active_.empty()) return;
+  std::unique_lock lock(mutex_);
+  inbox_filled_.wait(
+      lock, [&] { return woken_ || !submitted_.empty() || !cancelled_.empty() || !posted_.empty(); });
+  woken_ = false;
+}
+
+void Engine::post(std::function<void()> work) {
+  std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(work));
+  inbox_filled_.notify_all();
+}
+
+void Engine::wake() {
+  std::lock_guard lock(mutex_);
+  woken_ = true;
+  inbox_filled_.notify_all();
+}
+
+// --- the engine's thread ---
+
+bool Engine::step() {
+  take_inbox();
+  if (active_.empty()) {
+    end_step();
+    return false;
   }
-  return device_->scratch_bytes();
-}
+  for (uint64_t id : scheduler_.expired(seconds())) finish(id, Finish::Deadline);
+  admit();
+  auto running = [&](uint64_t id) {
+    auto at = active_.find(id);
+    return at != active_.end() && at->second->state ? at->second.get() : nullptr;
+  };
+  const std::vector<Planned> plan = scheduler_.plan();
+  for (const Planned& p : plan)
+    if (Active* a = running(p.id)) reserve(*a, p.rows);
 
-int64_t Engine::bytes_per_token(int64_t depth) const {
-  int64_t per_position = 0;
-  for (const StateSpec& s : layout_) per_position += s.kind == StateSpec::PerToken ? s.bytes : 0;
-  return read_bytes_ + 2 * StatePool::fixed_bytes(layout_) + (depth + 1) * per_position;
-}
-
-Status Engine::forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,
-                       const OnLogits& on_logits) {
-  FloatEnv environment;
-  while (!tokens.empty()) {
-    const size_t n = std::min(tokens.size(), size_t(settings_.chunk));
-    const int64_t first = sequence.position();
-    CHECK(first + int64_t(n) <= settings_.context && sequence.reserve(int64_t(n)));
-    const bool last = n == tokens.size();
-    batch_.clear();
-    batch_.add(&sequence, first, tokens.first(n));
-    tokens = tokens.subspan(n);
-    Step step(*passes_, batch_);
-    passes_->begin_step();
-    Tensor hidden = model_->forward(step);
-    sequence.commit(int64_t(n));
-    if (rows == Rows::None || (rows == Rows::Last && !last)) continue;
-    for (int r = rows == Rows::Last ? int(n) - 1 : 0; r < int(n); r += kLogitRows) {
-      Scope scope(*passes_);
-      batch_.logit_rows.clear();
-      for (int i = r; i < std::min(int(n), r + kLogitRows); ++i) batch_.logit_rows.push_back(i);
-      Tensor logits = model_->logits(step, hidden);
-      for (int64_t i = 0; i < logits.rows; ++i)
-        if (!on_logits(first + r + i, {logits.row(i), size_t(logits.cols)})) return Ok{};
+  batch_.clear();
+  std::vector<Active*> in_pass, choosing;
+  for (const Planned& p : plan)
+    if (Active* a = running(p.id)) {  // else it was pushed out
+      batch_.add(a->state.get(), a->position(),
+                 std::span(a->tokens).subspan(size_t(a->position()), size_t(p.rows)));
+      in_pass.push_back(a);
+      if (a->position() + p.rows < int64_t(a->tokens.size())) continue;
+      batch_.logit_rows.push_back(int(batch_.tokens.size()) - 1);
+      choosing.push_back(a);
     }
+  if (!in_pass.empty()) {
+    const double start = seconds();
+    runner_.pass(batch_, [&](size_t i, std::span<const float> logits) {
+      choose_token(*choosing[i], logits);
+      return true;
+    });
+    scheduler_.learn(int64_t(batch_.tokens.size()), seconds() - start);
+    for (size_t i = 0; i < in_pass.size(); ++i) after_pass(*in_pass[i], batch_.slices[i].span.position);
   }
+  end_step();
+  return true;
+}
+
+void Engine::take_inbox() {
+  std::vector<Submitted> submitted;
+  std::vector<uint64_t> cancelled;
+  std::vector<std::function<void()>> posted;
+  {
+    std::lock_guard lock(mutex_);
+    submitted.swap(submitted_);
+    cancelled.swap(cancelled_);
+    posted.swap(posted_);
+  }
+  for (auto& work : posted) work();
+  for (Submitted& s : submitted) begin(s);
+  for (uint64_t id : cancelled)
+    for (uint64_t last = id;;) {  // its choices have neighbouring ids
+      auto at = active_.lower_bound(last);
+      if (at == active_.end() || at->second->request_id != id) break;
+      last = at->first + 1;
+      finish(at->first, Finish::Cancelled);
+    }
+}
+
+void Engine::begin(Submitted& s) {
+  Request& asked = s.request;
+  std::vector<std::unique_ptr<Active>> choices;
+  for (int i = 0; i < asked.n; ++i) {
+    auto a = std::make_unique<Active>();
+    a->id = s.id + uint64_t(i);
+    a->request_id = s.id;
+    a->submitted_at = s.at;
+    a->tokens = asked.prompt;
+    a->prompt_tokens = a->usage.prompt_tokens = int64_t(a->tokens.size());
+    a->limit = runner_.context() - a->prompt_tokens;
+    if (asked.max_tokens >= 0) a->limit = std::min(a->limit, asked.max_tokens);
+    Request& own = a->request;
+    own.sampling = asked.sampling;
+    own.sampling.choice += i;
+    own.stop = asked.stop;
+    own.allowed = asked.allowed;
+    if (asked.constraint) own.constraint = asked.constraint->copy();
+    own.marks = asked.marks;
+    own.priority = asked.priority;
+    own.deadline_s = asked.deadline_s;
+    own.digest = asked.digest;
+    own.on_event = asked.on_event;
+    choices.push_back(std::move(a));
+  }
+  counts_.submitted += asked.n;
+  Active& first = *choices[0];
+  first.request.save_as = std::move(asked.save_as);
+  first.request.from = std::move(asked.from);
+  first.followers.assign(std::make_move_iterator(choices.begin() + 1),
+                         std::make_move_iterator(choices.end()));
+  scheduler_.add(first.ticket());
+  active_[first.id] = std::move(choices[0]);
+  if (Status found = find_saved(first); !found) finish(first.id, Finish::Failed, found.error());
+}
+
+// The state that the request has to start from, if it names one.
+Status Engine::find_saved(Active& a) {
+  const std::string& name = a.request.from;
+  if (name.empty()) return Ok{};
+  auto pin = tree_.pinned(name);
+  if (!pin) return Error{Code::NotFound, name, "expected a saved state of this name, found none"};
+  if (pin->tokens.size() >= a.tokens.size() ||
+      !std::equal(pin->tokens.begin(), pin->tokens.end(), a.tokens.begin()))
+    return Error{Code::BadRequest, name,
+                 "expected a prompt that begins with the " + std::to_string(pin->tokens.size()) +
+                     " tokens of the saved state and goes on, found another"};
+  a.saved = pin->snapshot;
   return Ok{};
+}
+
+void Engine::admit() {
+  for (;;) {
+    const PoolUse use = runner_.pool().use();
+    const int64_t free_bytes = use.budget_bytes - use.used_bytes + use.pages.kept * use.pages.each_bytes +
+                               use.sets.kept * use.sets.each_bytes;
+    const auto id = scheduler_.admit(free_bytes);
+    if (!id) return;
+    if (start(*active_[*id])) continue;
+    if (scheduler_.running() > 1) return scheduler_.preempt(*id);
+    finish(*id, Finish::Failed, Error{Code::NoRoom, "state", "expected room for a sequence, found none"});
+  }
+}
+
+// Gives it a state, at the longest prefix that is known.  False: there is no room now.
+bool Engine::start(Active& a) {
+  PrefixTree::Match match;
+  if (options_.reuse || a.began) match = tree_.match(a.tokens);
+  restore_from_disk(a, match);
+  if (a.saved.position > match.snapshot.position) match.snapshot = a.saved;
+  auto make = [&] {
+    do
+      a.state = match.snapshot ? SequenceState::make(runner_.pool(), match.snapshot) : runner_.new_sequence();
+    while (!a.state && make_room(runner_.pool().set_bytes()));
+    return a.state != nullptr;
+  };
+  if (!make()) {
+    if (scheduler_.running() > 1) return false;
+    match.snapshot = a.saved;  // its own prefix may hold the room
+    if (!make()) return false;
+  }
+  a.saved = {};
+  if (!a.began) {
+    a.began = true;
+    a.began_at = seconds();
+    a.usage.queue_s = a.began_at - a.submitted_at;
+    a.usage.cached_tokens = a.position();
+    a.known = std::min(match.known, a.prompt_tokens);
+    counts_.prompt_tokens += a.prompt_tokens;
+    counts_.cached_tokens += a.usage.cached_tokens;
+    if (options_.reuse) tree_.learn(a.tokens);
+  }
+  a.last_snapshot = a.position();
+  scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
+  return true;
+}
+
+void Engine::restore_from_disk(Active& a, PrefixTree::Match& match) {
+  if (!store_ || !options_.reuse) return;
+  const DiskStore::Found found = store_->find(a.tokens);
+  if (found.position < match.snapshot.position + kLeastGap) return;
+  const StatePool& pool = runner_.pool();
+  const int64_t bytes =
+      (found.position + kPagePositions - 1) / kPagePositions * pool.page_bytes() + pool.set_bytes();
+  for (;;) {
+    auto loaded = store_->load(found, a.tokens, match.snapshot);
+    if (loaded) {
+      tree_.insert(std::span(a.tokens).first(size_t(found.position)), *loaded);
+      match.snapshot = loaded.take();
+      match.known = std::max(match.known, found.position);
+      ++counts_.from_disk;
+      return;
+    }
+    if (loaded.error().code != Code::NoRoom || !make_room(bytes)) return;
+  }
+}
+
+// Where the piece that begins at its position has to end.  States without a fixed part can be cut anywhere
+// later.
+int64_t Engine::next_cut(const Active& a) const {
+  if (runner_.pool().set_bytes() == 0) return INT64_MAX;
+  int64_t cut = a.last_snapshot + kSpacing;
+  const int64_t least = std::max(a.last_snapshot + kLeastGap, a.position() + 1);
+  if (a.known >= least) cut = std::min(cut, a.known);
+  auto mark = std::lower_bound(a.request.marks.begin(), a.request.marks.end(), least);
+  if (mark != a.request.marks.end()) cut = std::min(cut, *mark);
+  return std::max(cut, a.position() + 1);
+}
+
+// Room for the rows, at the cost of what is kept for reuse, then of those that come last in the order.
+// Without success the request waits, or failed.
+bool Engine::reserve(Active& a, int64_t rows) {
+  while (!a.state->reserve(rows)) {
+    if (make_room(a.state->wanted_pages(rows) * runner_.pool().page_bytes())) continue;
+    const uint64_t victim = *scheduler_.victim();
+    if (victim != a.id) {
+      preempt(victim);
+      continue;
+    }
+    if (scheduler_.running() > 1) preempt(a.id);
+    else
+      finish(a.id, Finish::Failed,
+             Error{Code::NoRoom, "state", "expected room for one more page, found none"});
+    return false;
+  }
+  return true;
+}
+
+// False: nothing more can be had.
+bool Engine::make_room(int64_t bytes) {
+  const int64_t freed = tree_.evict(bytes);
+  counts_.evicted_bytes += freed;
+  if (freed > 0) return true;
+  const int64_t before = runner_.pool().room_bytes();
+  if (!store_ || store_->use().queued_bytes == 0) return false;
+  store_->drop_queued();
+  if (runner_.pool().room_bytes() == before) store_->drain();
+  return runner_.pool().room_bytes() > before;
+}
+
+void Engine::preempt(uint64_t id) {
+  Active& a = *active_[id];
+  ++a.usage.preemptions;
+  ++counts_.preemptions;
+  keep_frozen(a, false);
+  scheduler_.preempt(id);
+}
+
+// Called during the pass, while the logits are there.
+void Engine::choose_token(Active& a, std::span<const float> logits) {
+  for (auto& f : a.followers) choose_token(*f, logits);
+  if (a.request.digest) a.digest.update(std::as_bytes(logits));
+  if (a.limit == 0) {
+    a.outcome = Finish::Length;
+    return;
+  }
+  std::span<const uint64_t> allowed = a.request.allowed;
+  if (a.request.constraint) {
+    mask_.assign(a.request.allowed.begin(), a.request.allowed.end());
+    mask_.resize(logits.size() / 64 + 1, mask_.empty() ? ~uint64_t(0) : 0);
+    a.request.constraint->mask(mask_);
+    allowed = mask_;
+  }
+  auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens);
+  if (token) {
+    a.chosen = *token;
+  } else {
+    a.outcome = Finish::Failed;
+    a.failure = token.error();
+  }
+}
+
+// A token of the answer, or the stop behind it.
+void Engine::take_token(Active& a, Token token) {
+  const auto& stop = a.request.stop;
+  if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
+    a.outcome = Finish::Stop;
+    return;
+  }
+  a.tokens.push_back(token);
+  a.usage.answer_tokens = a.answer_tokens();
+  ++counts_.answer_tokens;
+  const bool more = !a.request.constraint || a.request.constraint->accept(token);
+  if (!tell(a, std::span(&token, 1), Finish::Running)) a.outcome = Finish::StopString;
+  else if (!more) a.outcome = Finish::Stop;
+  else if (a.answer_tokens() >= a.limit) a.outcome = Finish::Length;
+}
+
+// `before`: its position before the pass.
+void Engine::after_pass(Active& a, int64_t before) {
+  const int64_t now = a.position(), of_prompt = std::max<int64_t>(0, std::min(now, a.prompt_tokens) - before);
+  a.usage.prompt_rows += of_prompt;
+  a.usage.answer_rows += now - before - of_prompt;
+  counts_.prompt_rows += of_prompt;
+  counts_.answer_rows += now - before - of_prompt;
+  const bool at_prompt_end = before < a.prompt_tokens && now == a.prompt_tokens;
+  if (at_prompt_end) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
+  if (of_prompt > 0) tell(a, {}, Finish::Running);
+
+  const bool border =
+      now == a.known || std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
+  const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
+  const bool cut = border && now - a.last_snapshot >= kLeastGap;
+  if (at_prompt_end && !a.request.save_as.empty() && !save(a)) {
+    a.outcome = Finish::Failed;
+    a.failure = Error{Code::NoRoom, a.request.save_as, "expected room for the state to save, found none"};
+  }
+  std::vector<std::unique_ptr<Active>> followers;
+  if (a.chosen || a.outcome != Finish::Running) followers.swap(a.followers);
+  if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
+  // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
+  const bool keeps = at_prompt_end || spaced || cut;
+  if (keeps && (!followers.empty() || (options_.reuse && a.outcome == Finish::Running))) keep(a, cut);
+  const uint64_t id = a.id;
+  if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
+  else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
+
+  for (auto& f : followers) {
+    f->began = true;
+    f->began_at = f->read_at = seconds();
+    f->usage.cached_tokens = f->prompt_tokens;
+    if (auto token = std::exchange(f->chosen, {}); token) take_token(*f, *token);
+    Active& follower = *f;
+    scheduler_.add(follower.ticket());
+    active_[follower.id] = std::move(f);
+    if (follower.outcome != Finish::Running) finish(follower.id, follower.outcome, follower.failure);
+  }
+}
+
+// Keeps the state that goes on.
+void Engine::keep(Active& a, bool on_disk) {
+  a.last_snapshot = a.position();
+  if (tree_.has(a.read())) return;
+  auto snapshot = a.state->snapshot();
+  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+  if (!snapshot) return;
+  ++counts_.snapshots;
+  if (store_ && on_disk) store_->put(a.read(), *snapshot);
+  tree_.insert(a.read(), std::move(*snapshot));
+}
+
+bool Engine::save(Active& a) {
+  auto snapshot = a.state->snapshot();
+  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+  if (snapshot) tree_.pin(a.request.save_as, a.read(), std::move(*snapshot));
+  return snapshot.has_value();
+}
+
+// Keeps the state that ends here.
+void Engine::keep_frozen(Active& a, bool on_disk) {
+  if (!a.state || a.position() == 0) return a.state.reset();
+  const std::vector<Token> text(a.read().begin(), a.read().end());
+  Snapshot snapshot = SequenceState::freeze(std::move(a.state));
+  if (store_ && on_disk) store_->put(text, snapshot);
+  tree_.insert(text, std::move(snapshot));
+}
+
+bool Engine::tell(Active& a, std::span<const Token> tokens, Finish finish, std::optional<Error> error) {
+  if (!a.request.on_event) return true;
+  Event event{a.request_id, int(a.id - a.request_id), tokens, finish, std::move(error), a.usage, {}};
+  if (finish != Finish::Running && a.request.digest) event.logits = a.digest.finish();
+  return a.request.on_event(event);
+}
+
+void Engine::finish(uint64_t id, Finish how, std::optional<Error> error) {
+  auto node = active_.extract(id);
+  CHECK(!node.empty() && scheduler_.remove(id));
+  Active& a = *node.mapped();
+  if (how == Finish::Failed || !options_.reuse) a.state.reset();
+  keep_frozen(a, how == Finish::Stop || how == Finish::Length || how == Finish::StopString);
+  auto end = [&](Active& one) {
+    if (one.read_at > 0) one.usage.answer_s = seconds() - one.read_at;
+    ++(how == Finish::Failed      ? counts_.failed
+       : how == Finish::Cancelled ? counts_.cancelled
+                                  : counts_.finished);
+    tell(one, {}, how, error);
+  };
+  end(a);
+  for (auto& f : a.followers) end(*f);
+}
+
+void Engine::end_step() {
+  if (store_) store_->collect();
+  ++counts_.steps;
+  counts_.running = int64_t(scheduler_.running());
+  counts_.queued = int64_t(scheduler_.queued());
+  counts_.memory = runner_.memory();
+  counts_.state = runner_.pool().use();
+  counts_.tree = tree_.use();
+  if (store_) counts_.disk = store_->use();
+  std::lock_guard lock(mutex_);
+  shown_ = counts_;
 }
 
 }  // namespace invar

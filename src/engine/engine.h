@@ -1,91 +1,131 @@
-// A model ready to run: weights packed on the device, memory settled, and passes over sequences.
-// Choosing tokens is decode/'s, text is engine/chat.h's.
+// The loop over requests: inbox, plan, pass, choose, commit, events.  One thread owns the engine and calls
+// step(); submit() and cancel() may be called from any.  What was read once is kept in the prefix tree, and
+// on disk if a folder is given, as long as there is room: an answer is the same bits with and without it.
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
-#include "device/cpu/cpu_device.h"
-#include "models/model.h"
-#include "state/state.h"
+#include "engine/model_runner.h"
+#include "engine/request.h"
+#include "engine/scheduler.h"
+#include "state/disk_store.h"
+#include "state/prefix_tree.h"
 
 namespace invar {
 
-struct EngineOptions {
-  int threads = 0;           // 0: what the affinity mask and the cgroup allow
-  int chunk = 512;           // prompt rows per pass
-  std::string isa = "auto";  // auto, scalar, avx2, avx512
-  int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
-  int64_t context = 0;       // 0: what fits, at most the model's own
-  std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32
-  std::string pack_cache;    // folder of packed weights; empty: none is used
+struct EngineOptions : RunnerOptions {
+  EngineOptions() { sequences = 16; }
+
+  double step_s = 0.25;      // what a step may take while answers run
+  int64_t growth = 256;      // positions that each running answer is kept room for
+  bool reuse = true;         // keep what was read; false: for measurements
+  std::string cache_folder;  // empty: nothing is kept on disk
+  int64_t cache_disk_bytes = int64_t(20) << 30;
+  std::function<void(const std::string&)> log = {};  // what became of the disk; called on any thread
 };
 
-struct EngineMemory {
-  int64_t weights_bytes = 0, state_bytes = 0,
-          scratch_bytes = 0;  // state: of one sequence of `context` positions
-  int64_t allowed_bytes = 0;
-};
-
-struct OpenListener {
-  std::function<void(double share)> progress = {};         // of the weights that are loaded, 0..1
-  std::function<void(const std::string& line)> note = {};  // what became of the pack cache
+struct Statistics {
+  int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0;  // choices
+  int64_t running = 0, queued = 0;
+  int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, prompt_rows = 0, answer_tokens = 0,
+          answer_rows = 0;
+  int64_t preemptions = 0, snapshots = 0, evicted_bytes = 0, from_disk = 0;
+  RunnerMemory memory;
+  PoolUse state;
+  PrefixTree::Use tree;
+  DiskStore::Use disk;
 };
 
 class Engine {
  public:
-  enum class Rows { None, Last, All };  // which rows' logits are wanted
-  // Hears a wanted row; false stops the pass after it.
-  using OnLogits = std::function<bool(int64_t position, std::span<const float> logits)>;
-
-  // Refuses before loading what does not fit, with the sum.
   static Result<std::unique_ptr<Engine>> open(const ModelFile& file, const EngineOptions& options,
                                               const OpenListener& listener = {});
+  // Over a runner that outlives it, and whose state it has for itself.  `key`: what the store knows the
+  // model by.
+  Engine(ModelRunner& runner, const EngineOptions& options, const Digest& key = {});
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
-  const EngineOptions& settings() const { return settings_; }  // the values in force
-  const EngineMemory& memory() const { return memory_; }
-  const std::string& fingerprint() const { return fingerprint_; }  // empty without a pack cache
-  int64_t vocab() const { return model_->vocab(); }
-  int64_t context() const { return settings_.context; }  // positions that one sequence may have
-  // Weights and state that decoding one token after `depth` others reads and writes.
-  int64_t bytes_per_token(int64_t depth) const;
+  ModelRunner& runner() { return runner_; }
 
-  // Passes run on this device: the engine's own, or one that was put around it and outlives the passes.
-  Device& device() { return *passes_; }
-  void run_on(Device& around) { passes_ = &around; }
+  // From any thread.  A request that cannot be served is refused here; else all comes through on_event.
+  Result<uint64_t> submit(Request request);
+  void cancel(uint64_t id);       // all of its choices; nothing if they have ended
+  Statistics statistics() const;  // as of the last step
+  void wait();                    // until there is something to do, or wake() was called
+  void wake();
+  void post(std::function<void()> work);  // done on the engine's thread before its next step
 
-  std::unique_ptr<SequenceState> new_sequence() {
-    return SequenceState::make(*pool_);
-  }  // null: the last one lives
-
-  // Appends the tokens to the sequence, `chunk` rows a pass.  on_logits gets each wanted row, positions
-  // ascending. Tokens are in range and fit the context: the caller checked.
-  Status forward(SequenceState& sequence, std::span<const Token> tokens, Rows rows,
-                 const OnLogits& on_logits);
+  // On the engine's thread.
+  bool step();  // false: nothing to do
+  void run_until_idle() {
+    while (step()) {}
+  }
+  void forget();  // all that is kept in memory for reuse
+  PrefixTree& tree() { return tree_; }
+  void drain();  // until all that is kept on disk is written
 
  private:
-  Engine() = default;
-  Status settle(const ModelFile& file, const ModelDef& def, const OpenListener& listener);
-  Status load(const ModelFile& file, const ModelDef& def, const OpenListener& listener);
-  int64_t planned_scratch(Model& model, int64_t context);
+  struct Active;
+  struct Submitted {
+    uint64_t id;
+    Request request;
+    double at;
+  };
 
-  static constexpr int kLogitRows = 16;  // rows of logits that are in memory at once
+  static constexpr int64_t kSpacing = 512;  // positions between snapshots, at most
+  static constexpr int64_t kLeastGap = 64;  // and at least: a piece for a snapshot costs a pass
 
-  EngineOptions settings_;
-  EngineMemory memory_;
-  KvFormat kv_ = KvFormat::F16;
-  std::unique_ptr<cpu::CpuDevice> device_;
-  Device* passes_ = nullptr;
-  std::unique_ptr<Model> model_;
-  std::vector<StateSpec> layout_;
-  std::unique_ptr<StatePool> pool_;
-  int64_t read_bytes_ = 0;
-  std::string fingerprint_;
+  void take_inbox();
+  void begin(Submitted& submitted);
+  void admit();
+  bool start(Active& a);
+  void restore_from_disk(Active& a, PrefixTree::Match& match);
+  int64_t next_cut(const Active& a) const;
+  bool reserve(Active& a, int64_t rows);
+  bool make_room(int64_t bytes);
+  void preempt(uint64_t id);
+  void choose_token(Active& a, std::span<const float> logits);
+  Result<Token> choose_from(Active& a, std::span<const float> logits);
+  void after_pass(Active& a, int64_t before);
+  void take_token(Active& a, Token token);
+  Status find_saved(Active& a);
+  bool save(Active& a);
+  void keep(Active& a, bool on_disk);
+  void keep_frozen(Active& a, bool on_disk);
+  bool tell(Active& a, std::span<const Token> tokens, Finish finish, std::optional<Error> error = {});
+  void finish(uint64_t id, Finish finish, std::optional<Error> error = {});
+  void end_step();
+
+  std::unique_ptr<ModelRunner> own_runner_;
+  ModelRunner& runner_;
+  EngineOptions options_;
+  Scheduler scheduler_;
+  PrefixTree tree_;
+  std::unique_ptr<DiskStore> store_;
+  std::map<uint64_t, std::unique_ptr<Active>> active_;
   Batch batch_;
+  std::vector<uint64_t> mask_;
+  Statistics counts_;
+
+  mutable std::mutex mutex_;  // of what follows
+  std::condition_variable inbox_filled_;
+  std::vector<Submitted> submitted_;
+  std::vector<uint64_t> cancelled_;
+  std::vector<std::function<void()>> posted_;
+  bool woken_ = false;
+  uint64_t next_id_ = 1;
+  Statistics shown_;
 };
 
 }  // namespace invar

@@ -1,123 +1,121 @@
 #include "state/state.h"
 
-#include <algorithm>
 #include <cstring>
-#include <sys/mman.h>
 
 #include "base/check.h"
 
 namespace invar {
 namespace {
 
-constexpr int64_t kAlign = 64;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
-
-int64_t spec_bytes(const StateSpec& s) {
-  return aligned(s.kind == StateSpec::PerToken ? s.bytes * kPagePositions : s.bytes);
-}
-
-int64_t sum_of(std::span<const StateSpec> layout, StateSpec::Kind kind) {
-  int64_t sum = 0;
-  for (const StateSpec& s : layout)
-    if (s.kind == kind) sum += spec_bytes(s);
-  return sum;
-}
-
-// Address space; physical memory comes with the first write.
-std::byte* map(int64_t bytes) {
-  if (bytes == 0) return nullptr;
-  void* p = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                 -1, 0);
-  return p == MAP_FAILED ? nullptr : static_cast<std::byte*>(p);
-}
+int64_t pages_of(int64_t positions) { return (positions + kPagePositions - 1) / kPagePositions; }
 
 }  // namespace
 
-int64_t StatePool::page_bytes(std::span<const StateSpec> layout) {
-  return sum_of(layout, StateSpec::PerToken);
-}
-int64_t StatePool::fixed_bytes(std::span<const StateSpec> layout) { return sum_of(layout, StateSpec::Fixed); }
-
-Result<std::unique_ptr<StatePool>> StatePool::make(std::span<const StateSpec> layout, int64_t pages,
-                                                   int64_t sequences) {
-  std::unique_ptr<StatePool> pool(new StatePool);
-  pool->page_bytes_ = page_bytes(layout);
-  pool->fixed_bytes_ = fixed_bytes(layout);
-  int64_t at[2] = {0, 0};
-  for (const StateSpec& s : layout) {
-    pool->offset_.push_back(at[s.kind]);
-    at[s.kind] += spec_bytes(s);
-  }
-  pool->n_pages_ = pages;
-  pool->n_fixed_ = sequences;
-  for (int64_t i = sequences; i-- > 0;) pool->free_fixed_.push_back(i);
-  int64_t page_total = pages * pool->page_bytes_, fixed_total = sequences * pool->fixed_bytes_;
-  pool->pages_ = map(page_total);
-  pool->fixed_ = map(fixed_total);
-  if ((page_total && !pool->pages_) || (fixed_total && !pool->fixed_))
-    return Error{
-        Code::NoRoom, "state",
-        "expected " + std::to_string(page_total + fixed_total) + " bytes of address space, found less"};
-  return pool;
+Snapshot Snapshot::cut(int64_t at) const {
+  CHECK(!fixed && at >= 0 && at <= position);
+  return {at, {pages.begin(), pages.begin() + pages_of(at)}, {}};
 }
 
-StatePool::~StatePool() {
-  if (pages_) munmap(pages_, size_t(n_pages_ * page_bytes_));
-  if (fixed_) munmap(fixed_, size_t(n_fixed_ * fixed_bytes_));
+int64_t Snapshot::bytes(const StatePool& pool) const {
+  return int64_t(pages.size()) * pool.page_bytes() + (fixed ? pool.set_bytes() : 0);
 }
 
-int64_t StatePool::take_page() {
-  if (!free_pages_.empty()) {
-    int64_t page = free_pages_.back();
-    free_pages_.pop_back();
-    return page;
-  }
-  return fresh_pages_ < n_pages_ ? fresh_pages_++ : -1;
-}
-
-int64_t StatePool::take_fixed() {
-  if (free_fixed_.empty()) return -1;
-  int64_t set = free_fixed_.back();
-  free_fixed_.pop_back();
-  if (fixed_bytes_) std::memset(fixed(set), 0, size_t(fixed_bytes_));
-  return set;
+int64_t Snapshot::own_bytes(const StatePool& pool) const {
+  int64_t bytes = fixed && !fixed.shared() ? pool.set_bytes() : 0;
+  for (const PageRef& page : pages) bytes += page.shared() ? 0 : pool.page_bytes();
+  return bytes;
 }
 
 std::unique_ptr<SequenceState> SequenceState::make(StatePool& pool) {
-  int64_t set = pool.take_fixed();
-  if (set < 0) return nullptr;
-  return std::unique_ptr<SequenceState>(new SequenceState(pool, set));
+  SetRef set = pool.take_set();
+  if (!set && pool.set_bytes() > 0) return nullptr;
+  if (set) std::memset(set.data(), 0, size_t(pool.set_bytes()));
+  return std::unique_ptr<SequenceState>(new SequenceState(pool, std::move(set)));
 }
 
-SequenceState::~SequenceState() {
-  for (int64_t page : pages_) pool_.free_page(page);
-  pool_.free_fixed(set_);
+std::unique_ptr<SequenceState> SequenceState::make(StatePool& pool, const Snapshot& snapshot) {
+  if (!snapshot) return make(pool);
+  SetRef set = pool.take_set();
+  if (!set && pool.set_bytes() > 0) return nullptr;
+  std::unique_ptr<SequenceState> state(new SequenceState(pool, std::move(set)));
+  state->restore(snapshot);
+  return state;
+}
+
+// The page that position_ cuts, if others share it.
+bool SequenceState::copies() const {
+  return position_ % kPagePositions != 0 && !pages_.empty() &&
+         pages_[size_t(position_ / kPagePositions)].shared();
+}
+
+int64_t SequenceState::wanted_pages(int64_t rows) const {
+  if (pool_.page_bytes() == 0 || rows == 0) return 0;
+  return std::max<int64_t>(0, pages_of(position_ + rows) - int64_t(pages_.size())) + copies();
 }
 
 bool SequenceState::reserve(int64_t rows) {
-  size_t wanted = size_t((position_ + rows + kPagePositions - 1) / kPagePositions), before = pages_.size();
-  while (pages_.size() < wanted) {
-    int64_t page = pool_.take_page();
-    if (page < 0) {
-      for (; pages_.size() > before; pages_.pop_back(), tables_.pop_back()) pool_.free_page(pages_.back());
-      return false;
-    }
-    pages_.push_back(page);
-    tables_.push_back(pool_.page(page));
+  const int64_t wanted = wanted_pages(rows);
+  if (wanted * pool_.page_bytes() > pool_.room_bytes()) return false;
+  const size_t before = pages_.size();
+  PageRef copy;
+  if (copies() && rows > 0 && !(copy = pool_.take_page())) return false;
+  while (int64_t(pages_.size() - before) + bool(copy) < wanted) {
+    pages_.push_back(pool_.take_page());
+    if (pages_.back()) continue;
+    pages_.resize(before);
+    return false;
   }
+  const size_t last = size_t(position_ / kPagePositions);
+  if (copy) {
+    std::memcpy(copy.data(), pages_[last].data(), size_t(pool_.page_bytes()));
+    pages_[last] = std::move(copy);
+    tables_[last] = pages_[last].data();
+  } else if (last < before && rows > 0) {
+    pool_.renew(pages_[last]);
+  }
+  for (size_t i = before; i < pages_.size(); ++i) tables_.push_back(pages_[i].data());
   return true;
 }
 
-SequenceState::Mark SequenceState::mark() const {
-  const std::byte* fixed = pool_.fixed(set_);
-  return {position_, std::vector<std::byte>(fixed, fixed + pool_.set_bytes())};
+void SequenceState::commit(int64_t rows, int64_t certain) {
+  CHECK(rows >= certain && certain >= 0);
+  CHECK(pool_.page_bytes() == 0 || pages_of(position_ + rows) <= int64_t(pages_.size()));
+  position_ += rows;
+  pending_ = rows - certain;
 }
 
-void SequenceState::go_back(const Mark& mark) {
-  CHECK(mark.position <= position_ && int64_t(mark.fixed.size()) == pool_.set_bytes());
-  std::copy(mark.fixed.begin(), mark.fixed.end(), pool_.fixed(set_));
-  position_ = mark.position;
+Snapshot SequenceState::with(SetRef fixed) const {
+  CHECK(pending_ == 0);
+  Snapshot snapshot{position_, {}, std::move(fixed)};
+  if (pages_.empty()) return snapshot;
+  snapshot.pages.reserve(size_t(pages_of(position_)));
+  for (int64_t i = 0; i < pages_of(position_); ++i) snapshot.pages.push_back(pages_[size_t(i)].kept());
+  return snapshot;
+}
+
+std::optional<Snapshot> SequenceState::snapshot() const {
+  if (!set_) return with({});
+  SetRef copy = pool_.take_set(/*live=*/false);
+  if (!copy) return std::nullopt;
+  std::memcpy(copy.data(), set_.data(), size_t(pool_.set_bytes()));
+  return with(std::move(copy));
+}
+
+Snapshot SequenceState::freeze(std::unique_ptr<SequenceState> state) {
+  return state->with(state->set_.kept());
+}
+
+void SequenceState::restore(const Snapshot& snapshot) {
+  CHECK(bool(snapshot.fixed) == bool(set_));
+  if (set_) std::memcpy(set_.data(), snapshot.fixed.data(), size_t(pool_.set_bytes()));
+  position_ = snapshot.position;
+  pending_ = 0;
+  std::vector<PageRef> pages;
+  pages.reserve(snapshot.pages.size());
+  for (const PageRef& page : snapshot.pages) pages.push_back(page.live());
+  pages_ = std::move(pages);
+  tables_.clear();
+  for (const PageRef& page : pages_) tables_.push_back(page.data());
 }
 
 }  // namespace invar

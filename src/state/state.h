@@ -1,85 +1,75 @@
-// What a sequence keeps between steps: pages of per-token state and fixed states.  Moves bytes; does not know
-// what the layers put there.
+// What a sequence keeps between steps, and snapshots of it.  Moves bytes; does not know what the layers put
+// there.  Memory and counts are state_pool.h's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/result.h"
-#include "device/operands.h"
+#include "state/state_pool.h"
 
 namespace invar {
 
-struct StateSpec {  // what one layer keeps; a model lists these
-  enum Kind { PerToken, Fixed } kind;
-  int64_t bytes;  // per position, or in all
-};
+// A state at one position: never written again, cheap to copy.
+struct Snapshot {
+  int64_t position = 0;
+  std::vector<PageRef> pages;  // of positions [0, position), 64 each; rows behind it mean nothing
+  SetRef fixed;                // empty: the layout has no fixed states
 
-// The memory behind all states: counts and bytes, no policy.  Pages take physical memory when they are first
-// written.
-class StatePool {
- public:
-  // Room for `pages` pages of 64 positions and `sequences` sets of fixed states.
-  static Result<std::unique_ptr<StatePool>> make(std::span<const StateSpec> layout, int64_t pages,
-                                                 int64_t sequences);
-  ~StatePool();
-  StatePool(const StatePool&) = delete;
-  StatePool& operator=(const StatePool&) = delete;
-
-  static int64_t page_bytes(std::span<const StateSpec> layout);
-  static int64_t fixed_bytes(std::span<const StateSpec> layout);
-
-  int64_t take_page();  // -1: none left
-  void free_page(int64_t page) { free_pages_.push_back(page); }
-  int64_t take_fixed();  // zeroed; -1: none left
-  void free_fixed(int64_t set) { free_fixed_.push_back(set); }
-
-  std::byte* page(int64_t page) const { return pages_ + page * page_bytes_; }
-  std::byte* fixed(int64_t set) const { return fixed_ + set * fixed_bytes_; }
-  int64_t offset(size_t spec) const { return offset_[spec]; }  // in a page, or in a set
-  int64_t set_bytes() const { return fixed_bytes_; }
-
- private:
-  StatePool() = default;
-
-  std::vector<int64_t> offset_, free_pages_, free_fixed_;
-  int64_t page_bytes_ = 0, fixed_bytes_ = 0, n_pages_ = 0, n_fixed_ = 0;
-  int64_t fresh_pages_ = 0;  // pages from here on were never taken
-  std::byte *pages_ = nullptr, *fixed_ = nullptr;
+  explicit operator bool() const { return position > 0; }
+  // The state at an earlier position.  Only without fixed states, which know one position.
+  Snapshot cut(int64_t at) const;
+  int64_t bytes(const StatePool& pool) const;      // of its pages and its set, shared or not
+  int64_t own_bytes(const StatePool& pool) const;  // of those that nobody else holds: what dropping it frees
 };
 
 class SequenceState {  // the pool outlives it
  public:
-  static std::unique_ptr<SequenceState> make(StatePool& pool);  // null: no fixed state left
-  ~SequenceState();
+  // At position 0, or at a snapshot's.  Null: no room for its fixed states.
+  static std::unique_ptr<SequenceState> make(StatePool& pool);
+  static std::unique_ptr<SequenceState> make(StatePool& pool, const Snapshot& snapshot);
   SequenceState(const SequenceState&) = delete;
   SequenceState& operator=(const SequenceState&) = delete;
 
   int64_t position() const { return position_; }  // rows that are final
-  bool reserve(int64_t rows);                     // pages for `rows` more; false: no room, nothing changed
-  void commit(int64_t rows) { position_ += rows; }
 
-  // To go back to: the pages of a position stay as they are until other rows are written behind it.
-  struct Mark {
-    int64_t position;
-    std::vector<std::byte> fixed;
-  };
-  Mark mark() const;
-  void go_back(const Mark& mark);  // of this sequence, at or before its position
+  // Room to write `rows` more; false: no room, nothing changed.  A last page that others share is copied
+  // here.
+  bool reserve(int64_t rows);
+  // Pages that reserve(rows) would take.
+  int64_t wanted_pages(int64_t rows) const;
+
+  // The first `rows` of the last pass are final; of these the fixed states hold the first `certain`, the
+  // others wait in the journal until the next pass folds them.
+  void commit(int64_t rows) { commit(rows, rows); }
+  void commit(int64_t rows, int64_t certain);
+  int64_t pending() const { return pending_; }
+  void folded() { pending_ = 0; }  // the pass did
+
+  // Of the final rows; nothing may be pending.  Nothing: no room for the copy of the fixed states.
+  std::optional<Snapshot> snapshot() const;
+  // The same without a copy and without need of room: the sequence ends.
+  static Snapshot freeze(std::unique_ptr<SequenceState> state);
+  // Takes no room: pages are shared, the fixed states copied into the sequence's own.
+  void restore(const Snapshot& snapshot);
 
   std::span<std::byte* const> pages() const { return tables_; }
   int64_t page_offset(size_t spec) const { return pool_.offset(spec); }
-  std::byte* fixed(size_t spec) const { return pool_.fixed(set_) + pool_.offset(spec); }
+  std::byte* fixed(size_t spec) const { return set_.data() + pool_.offset(spec); }
 
  private:
-  SequenceState(StatePool& pool, int64_t set) : pool_(pool), set_(set) {}
+  SequenceState(StatePool& pool, SetRef set) : pool_(pool), set_(std::move(set)) {}
+  bool copies() const;
+  Snapshot with(SetRef fixed) const;
 
   StatePool& pool_;
-  int64_t set_, position_ = 0;
-  std::vector<int64_t> pages_;
+  SetRef set_;
+  int64_t position_ = 0, pending_ = 0;
+  std::vector<PageRef> pages_;
   std::vector<std::byte*> tables_;  // address of each page
 };
 

@@ -269,10 +269,10 @@ void CpuDevice::store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const S
 void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, int64_t dim, float scale,
                        std::span<const Span> spans, std::span<const PageView> pages, Tensor y) {
   constexpr int64_t kSegment = 4096;
-  Scope scope(*this);
   const int64_t shared = heads / kv_heads, wide = std::min<int64_t>(shared, kMaxQueries);
   const int64_t tall = kMaxQueries / wide, groups = up(shared, wide), part = dim + 2;
   for (size_t s = 0; s < spans.size(); ++s) {
+    Scope scope(*this);
     const Span& span = spans[s];
     const int64_t blocks = up(span.rows, tall), items = blocks * kv_heads * groups;
     const int64_t segments = (span.position + span.rows - 1) / kSegment + 1;

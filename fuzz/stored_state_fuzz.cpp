@@ -1,0 +1,6 @@
+#include "fuzz/targets.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  invar::fuzz_stored_state(std::as_bytes(std::span(data, size)));
+  return 0;
+}

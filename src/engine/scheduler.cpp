@@ -1,0 +1,110 @@
+#include "engine/scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace invar {
+
+void Pace::learn(int64_t rows, double seconds) {
+  if (rows <= 0 || !(seconds > 0)) return;  // a clock that stood still, or went back, teaches nothing
+  const double fit = double(rows) * step_s_ / seconds;
+  rows_ = seconds > step_s_ ? fit : std::max(rows_, std::min(fit, 2.0 * double(rows)));
+}
+
+int64_t Pace::rows() const { return int64_t(rows_); }
+
+void Scheduler::insert(std::vector<Entry>& list, Entry entry) {
+  list.insert(std::upper_bound(list.begin(), list.end(), entry), entry);
+}
+
+std::vector<Scheduler::Entry>::iterator Scheduler::find(std::vector<Entry>& list, uint64_t id) {
+  return std::find_if(list.begin(), list.end(), [id](const Entry& e) { return e.ticket.id == id; });
+}
+
+void Scheduler::add(const Ticket& ticket) {
+  insert(queue_, {ticket.arrived - ticket.priority * limits_.priority_s, ticket});
+}
+
+bool Scheduler::remove(uint64_t id) {
+  for (auto* list : {&running_, &queue_})
+    if (auto at = find(*list, id); at != list->end()) {
+      list->erase(at);
+      return true;
+    }
+  return false;
+}
+
+std::vector<uint64_t> Scheduler::expired(double now) const {
+  std::vector<uint64_t> ids;
+  for (const auto* list : {&running_, &queue_})
+    for (const Entry& e : *list)
+      if (e.ticket.deadline <= now) ids.push_back(e.ticket.id);
+  return ids;
+}
+
+int64_t Scheduler::bytes_to(const Ticket& t) const {
+  auto pages = [&](int64_t positions) {
+    return (positions + limits_.page_positions - 1) / limits_.page_positions;
+  };
+  const int64_t wanted = std::min(t.most, t.tokens + limits_.growth);
+  return std::max<int64_t>(0, pages(wanted) - pages(t.position)) * limits_.page_bytes;
+}
+
+std::optional<uint64_t> Scheduler::admit(int64_t free_bytes) {
+  if (queue_.empty() || int64_t(running_.size()) >= limits_.running) return std::nullopt;
+  for (const Entry& e : running_) free_bytes -= bytes_to(e.ticket);
+  Entry& first = queue_.front();
+  // One alone always fits: what could not was refused before it came here.
+  if (!running_.empty() && bytes_to(first.ticket) + limits_.fixed_bytes > free_bytes) return std::nullopt;
+  const uint64_t id = first.ticket.id;
+  insert(running_, first);
+  queue_.erase(queue_.begin());
+  return id;
+}
+
+void Scheduler::update(uint64_t id, int64_t tokens, int64_t position, int64_t cut, bool answering) {
+  auto at = find(running_, id);
+  CHECK(at != running_.end() && position < tokens && cut > position);
+  Ticket& t = at->ticket;
+  t.tokens = tokens, t.position = position, t.cut = cut, t.answering = answering;
+}
+
+std::vector<Planned> Scheduler::plan() const {
+  std::vector<Planned> rows;
+  auto one_row = [](const Ticket& t) { return t.answering && t.tokens - t.position == 1; };
+  for (const Entry& e : running_)
+    if (one_row(e.ticket)) rows.push_back({e.ticket.id, 1});
+  const int64_t answers = int64_t(rows.size());
+  int64_t room = limits_.prompt_rows;
+  if (answers > 0)
+    room = std::clamp(pace_.rows() - answers, std::min(limits_.least_piece, limits_.prompt_rows),
+                      limits_.prompt_rows);
+  room = std::min(room, most_rows() - answers);
+  for (const Entry& e : running_) {
+    const Ticket& t = e.ticket;
+    if (one_row(t) || room == 0) continue;
+    const int64_t n = std::min({room, t.tokens - t.position, t.cut - t.position});
+    rows.push_back({t.id, n});
+    room -= n;
+  }
+  return rows;
+}
+
+std::optional<uint64_t> Scheduler::victim() const {
+  if (running_.empty()) return std::nullopt;
+  return running_.back().ticket.id;
+}
+
+void Scheduler::preempt(uint64_t id) {
+  auto at = find(running_, id);
+  CHECK(at != running_.end());
+  Entry entry = *at;
+  entry.ticket.position = 0;
+  running_.erase(at);
+  insert(queue_, entry);
+}
+
+int64_t Scheduler::most_rows() const { return std::max(limits_.prompt_rows, limits_.running); }
+
+}  // namespace invar

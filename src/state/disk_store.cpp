@@ -1,0 +1,528 @@
+#include "state/disk_store.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <dirent.h>
+#include <fcntl.h>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <sys/stat.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "state/store_format.h"
+
+namespace invar {
+namespace {
+
+constexpr size_t kNameDigits = 32;
+constexpr char kHead[] = ".state", kBlob[] = ".blob", kPart[] = ".part";
+constexpr size_t kMostDigests = 1 << 18;  // of pages whose digest is remembered
+constexpr int kMostOfAPath = 4;           // snapshots that are remembered for one shared beginning
+
+std::string name_of(const Digest& digest) { return hex(digest).substr(0, kNameDigits); }
+
+// The name and the extension of a file of ours; nothing else in the folder is touched.
+std::optional<std::pair<std::string, std::string>> own_name(std::string_view file) {
+  const auto digits = file.substr(0, kNameDigits);
+  if (file.size() <= kNameDigits || digits.find_first_not_of("0123456789abcdef") != digits.npos) return {};
+  const std::string_view extension = file.substr(kNameDigits);
+  const bool ours = extension == kHead || extension == kBlob ||
+                    (extension.ends_with(kPart) && (extension.starts_with(std::string(kHead) + '.') ||
+                                                    extension.starts_with(std::string(kBlob) + '.')));
+  if (!ours) return {};
+  return std::pair(std::string(digits), std::string(extension));
+}
+
+// A file that a process left unfinished when it died.  One of our own number is from an earlier life.
+bool abandoned(const std::string& extension) {
+  if (!extension.ends_with(kPart)) return false;
+  const size_t dot = extension.find('.', 1);
+  const long pid = std::strtol(extension.c_str() + dot + 1, nullptr, 10);
+  return pid <= 0 || pid == getpid() || (kill(pid_t(pid), 0) != 0 && errno == ESRCH);
+}
+
+struct OwnFile {
+  std::string name, extension;
+  int64_t bytes = 0;
+  int64_t used = 0;  // nanoseconds; as far as clocks can be trusted
+};
+
+Result<std::vector<OwnFile>> files_of(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+  if (!open) return Error{Code::Io, folder, std::string("cannot read the folder: ") + std::strerror(errno)};
+  std::vector<OwnFile> files;
+  while (const dirent* entry = readdir(open.get())) {
+    const auto own = own_name(entry->d_name);
+    struct stat status {};
+    if (!own || fstatat(dirfd(open.get()), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (!S_ISREG(status.st_mode)) continue;
+    const timespec& t = status.st_mtim;
+    files.push_back({own->first, own->second, status.st_size,
+                     std::clamp<int64_t>(t.tv_sec, 0, int64_t(1) << 33) * 1'000'000'000 + t.tv_nsec});
+  }
+  return files;
+}
+
+}  // namespace
+
+struct DiskStore::Impl {
+  struct Entry {
+    int64_t position = 0;
+    std::vector<uint64_t>
+        paths;  // that lead to it: of all its tokens, and of its full pages if it can be cut
+  };
+  struct Job {
+    std::string name;
+    std::vector<Token> tokens;
+    Snapshot snapshot;
+    std::vector<uint64_t> versions;  // of its pages
+    int64_t bytes = 0;
+  };
+
+  Impl(StatePool& p, DiskStoreOptions o) : pool(p), options(std::move(o)) {}
+
+  StatePool& pool;
+  const DiskStoreOptions options;
+
+  mutable std::mutex mutex;  // of all below
+  std::condition_variable changed;
+  std::unordered_map<std::string, Entry> entries;
+  std::unordered_multimap<uint64_t, std::string> by_path;
+  std::deque<Job> queue;
+  std::optional<Job> current;  // the writer reads it, without the mutex
+  std::vector<Job> done;
+  std::unordered_set<std::string> waiting;  // names in queue and current
+  Use use;
+  int64_t stamp = 0;
+  bool stop = false, write_failed = false;
+
+  std::unordered_map<uint64_t, Digest> digests;  // by version of the page; the writer's
+  std::thread writer;
+
+  std::string path(const std::string& name, const char* extension) const {
+    return options.folder + "/" + name + extension;
+  }
+  void say(const std::string& line) const {
+    if (options.log) options.log("cache: " + line);
+  }
+  void say(const Error& error) const { say(error.where + ": " + error.message); }
+
+  void open_folder();
+  Result<std::vector<OwnFile>> scan(bool first);
+  struct Head {
+    File file;
+    StateHead head;
+  };
+  Result<Head> open_head(const std::string& name) const;
+  Result<std::vector<uint64_t>> read_paths(const Head& head) const;
+  bool fits(const StateHead& head) const;
+  void add(const std::string& name, const StateHead& head, std::vector<uint64_t> paths);
+  void forget(const std::string& name);
+  int64_t next_stamp();
+  bool touch(const std::string& path, int64_t stamp) const;
+
+  void write_all();
+  Status write(const Job& job);
+  Status write_blob(std::span<const std::byte> bytes, const Digest& digest);
+  Status write_file(const std::string& path, std::span<const std::byte> bytes);
+  void make_room();
+
+  Status read_blob(const Digest& digest, std::span<std::byte> out, int64_t stamp);
+  Result<Snapshot> read(const Found& found, std::span<const Token> tokens, const Snapshot& base,
+                        std::string& bad);
+};
+
+void DiskStore::Impl::open_folder() {
+  std::error_code error;
+  const std::filesystem::path folder(options.folder);
+  if (folder.has_parent_path()) std::filesystem::create_directories(folder.parent_path(), error);
+  mkdir(options.folder.c_str(), 0700);  // conversations lie in it; whether it is there, the scan tells
+  if (auto files = scan(true); !files) {
+    say(files.error());
+    write_failed = true;  // it has been said
+  }
+}
+
+// Looks at all files: sizes, what others wrote or removed, and at the start what a killed process left.
+Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
+  std::vector<OwnFile> files = TRY(files_of(options.folder));
+  int64_t bytes = 0, latest = 0, damaged = 0, foreign = 0;
+  std::unordered_set<std::string> heads;
+  for (const OwnFile& file : files) {
+    if (first && abandoned(file.extension)) {
+      unlink((options.folder + "/" + file.name + file.extension).c_str());
+      continue;
+    }
+    bytes += file.bytes;
+    latest = std::max(latest, file.used);
+    if (file.extension != kHead) continue;
+    heads.insert(file.name);
+    {
+      const std::lock_guard lock(mutex);
+      if (entries.count(file.name)) continue;
+    }
+    const Result<Head> head = open_head(file.name);
+    if (head) {
+      if (!fits(head->head)) continue;
+      if (Result<std::vector<uint64_t>> paths = read_paths(*head)) add(file.name, head->head, paths.take());
+    } else if (head.error().code == Code::BadFile) {
+      damaged += 1;
+      unlink(path(file.name, kHead).c_str());
+    } else if (head.error().code == Code::Unsupported) {
+      foreign += 1;
+    }
+  }
+  {
+    const std::lock_guard lock(mutex);
+    use.bytes = bytes;
+    stamp = std::max(stamp, latest);
+    std::vector<std::string> gone;
+    for (const auto& [name, entry] : entries)
+      if (!heads.count(name)) gone.push_back(name);
+    for (const std::string& name : gone) forget(name);
+  }
+  if (damaged > 0 || (first && foreign > 0))
+    say(options.folder + ": " + std::to_string(damaged) + " damaged files removed, " +
+        std::to_string(foreign) + " of another version left alone");
+  return files;
+}
+
+// Any thread.
+Result<DiskStore::Impl::Head> DiskStore::Impl::open_head(const std::string& name) const {
+  const std::string where = path(name, kHead);
+  File file = TRY(File::open(where));
+  std::vector<std::byte> bytes(std::min<uint64_t>(file.size(), kHeadBytes));
+  TRY(file.read_at(0, bytes));
+  const StateHead head = TRY(parse_head(bytes, where));
+  const int64_t expected = int64_t(kHeadBytes) + head.body_bytes();
+  if (int64_t(file.size()) != expected)
+    return Error{Code::BadFile, where,
+                 "expected " + std::to_string(expected) + " bytes, found " + std::to_string(file.size())};
+  return Head{std::move(file), head};
+}
+
+// The paths of its full pages, unchecked: what they lead to is checked when it is loaded.
+Result<std::vector<uint64_t>> DiskStore::Impl::read_paths(const Head& head) const {
+  std::vector<uint64_t> paths(size_t(pool.set_bytes() == 0 ? head.head.full_pages() : 0));
+  TRY(head.file.read_at(head.file.size() - paths.size() * 8, std::as_writable_bytes(std::span(paths))));
+  return paths;
+}
+
+bool DiskStore::Impl::fits(const StateHead& head) const {
+  return head.key == options.key && head.numerics == options.numerics &&
+         head.page_bytes == pool.page_bytes() && head.set_bytes == pool.set_bytes();
+}
+
+void DiskStore::Impl::add(const std::string& name, const StateHead& head, std::vector<uint64_t> paths) {
+  const std::lock_guard lock(mutex);
+  if (pool.set_bytes() > 0) paths.clear();
+  if (paths.empty() || paths.back() != head.path) paths.push_back(head.path);
+  std::vector<uint64_t> kept;
+  for (uint64_t p : paths)
+    if (p == head.path || by_path.count(p) < kMostOfAPath) {
+      by_path.emplace(p, name);
+      kept.push_back(p);
+    }
+  entries[name] = {head.position, std::move(kept)};
+  use.snapshots = int64_t(entries.size());
+}
+
+// With the mutex.
+void DiskStore::Impl::forget(const std::string& name) {
+  const auto found = entries.find(name);
+  if (found == entries.end()) return;
+  for (uint64_t p : found->second.paths) {
+    const auto [first, last] = by_path.equal_range(p);
+    const auto own = std::find_if(first, last, [&](const auto& each) { return each.second == name; });
+    if (own != last) by_path.erase(own);
+  }
+  entries.erase(found);
+  use.snapshots = int64_t(entries.size());
+}
+
+// Files are used in the order of their stamps, also when the clock goes back.  With room for a few behind it.
+int64_t DiskStore::Impl::next_stamp() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const std::lock_guard lock(mutex);
+  stamp = std::max(stamp + 1000, int64_t(now.tv_sec) * 1'000'000'000 + now.tv_nsec);
+  return stamp;
+}
+
+// False: there is no such file.
+bool DiskStore::Impl::touch(const std::string& file, int64_t when) const {
+  const timespec time{when / 1'000'000'000, when % 1'000'000'000};
+  const timespec times[2] = {time, time};
+  return utimensat(AT_FDCWD, file.c_str(), times, 0) == 0 || errno != ENOENT;
+}
+
+void DiskStore::Impl::write_all() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return stop || !queue.empty(); });
+    if (stop) return;
+    current = std::move(queue.front());
+    queue.pop_front();
+    lock.unlock();
+    const Status status = write(*current);
+    make_room();
+    lock.lock();
+    use.written += bool(status);
+    use.failed += !status;
+    const bool news = !status && !write_failed;
+    write_failed = !status;
+    waiting.erase(current->name);
+    done.push_back(*std::move(current));
+    current.reset();
+    changed.notify_all();
+    if (!news) continue;
+    lock.unlock();
+    say(status.error());
+    lock.lock();
+  }
+}
+
+// Pages and set first: a head that is there has all its parts, unless they were removed since.
+Status DiskStore::Impl::write(const Job& job) {
+  const int64_t head_stamp = next_stamp();  // before its parts: it goes before them
+  std::vector<Digest> pages;
+  for (size_t i = 0; i < job.snapshot.pages.size(); ++i) {
+    const std::span bytes(job.snapshot.pages[i].data(), size_t(pool.page_bytes()));
+    // A page that is not full may be written on under the same name once nobody shares it.
+    const bool full = int64_t(i + 1) * kPagePositions <= job.snapshot.position;
+    const auto known = full ? digests.find(job.versions[i]) : digests.end();
+    const Digest digest = known != digests.end() ? known->second : sha256(bytes);
+    TRY(write_blob(bytes, digest));
+    if (digests.size() > kMostDigests) digests.clear();
+    if (full) digests[job.versions[i]] = digest;
+    pages.push_back(digest);
+  }
+  StateHead head;
+  head.numerics = options.numerics;
+  head.key = options.key;
+  head.position = job.snapshot.position;
+  head.page_bytes = pool.page_bytes();
+  head.set_bytes = pool.set_bytes();
+  if (job.snapshot.fixed) {
+    const std::span bytes(job.snapshot.fixed.data(), size_t(pool.set_bytes()));
+    head.set = sha256(bytes);
+    TRY(write_blob(bytes, head.set));
+  }
+  const std::string where = path(job.name, kHead);
+  const std::vector<std::byte> file = head_file(head, job.tokens, pages);
+  TRY(write_file(where, file));
+  touch(where, head_stamp);
+  head = TRY(parse_head(file, where));
+  add(job.name, head, TRY(parse_body(head, std::span(file).subspan(kHeadBytes), where)).paths);
+  return Ok{};
+}
+
+Status DiskStore::Impl::write_blob(std::span<const std::byte> bytes, const Digest& digest) {
+  const std::string where = path(name_of(digest), kBlob);
+  const int64_t when = next_stamp();
+  if (touch(where, when)) return Ok{};
+  TRY(write_file(where, pack_blob(bytes)));
+  touch(where, when);
+  return Ok{};
+}
+
+Status DiskStore::Impl::write_file(const std::string& where, std::span<const std::byte> bytes) {
+  NewFile file = TRY(NewFile::create(where));
+  TRY(file.write(bytes));
+  TRY(file.finish());
+  const std::lock_guard lock(mutex);
+  use.bytes += int64_t(bytes.size());
+  return Ok{};
+}
+
+// What was not used for longest goes.
+void DiskStore::Impl::make_room() {
+  {
+    const std::lock_guard lock(mutex);
+    if (use.bytes <= options.budget_bytes) return;
+  }
+  Result<std::vector<OwnFile>> files = scan(false);
+  if (!files) return;
+  auto order = [](const OwnFile& file) { return std::pair(file.used, file.extension != kHead); };
+  std::sort(files->begin(), files->end(),
+            [&](const OwnFile& a, const OwnFile& b) { return order(a) < order(b); });
+  const std::lock_guard lock(mutex);
+  for (const OwnFile& file : *files) {
+    if (use.bytes <= options.budget_bytes - options.budget_bytes / 16) break;
+    if (file.extension.ends_with(kPart)) continue;
+    if (unlink((options.folder + "/" + file.name + file.extension).c_str()) != 0 && errno != ENOENT) continue;
+    use.bytes -= file.bytes;
+    if (file.extension == kHead) forget(file.name);
+  }
+}
+
+Status DiskStore::Impl::read_blob(const Digest& digest, std::span<std::byte> out, int64_t when) {
+  const std::string where = path(name_of(digest), kBlob);
+  const File file = TRY(File::open(where));
+  if (int64_t(file.size()) > most_blob_file_bytes(int64_t(out.size())))
+    return Error{Code::BadFile, where,
+                 "expected at most " + std::to_string(most_blob_file_bytes(int64_t(out.size()))) +
+                     " bytes, found " + std::to_string(file.size())};
+  std::vector<std::byte> bytes(file.size());
+  TRY(file.read_at(0, bytes));
+  TRY(unpack_blob(bytes, digest, out, where));
+  touch(where, when);
+  return Ok{};
+}
+
+// `bad`: a file to be removed, since it holds what it should not.
+Result<Snapshot> DiskStore::Impl::read(const Found& found, std::span<const Token> tokens,
+                                       const Snapshot& base, std::string& bad) {
+  const std::string where = path(found.name, kHead);
+  const auto [file, head] = TRY(open_head(found.name));
+  if (!fits(head)) return Error{Code::BadFile, where, "expected a state of this model"};
+  std::vector<std::byte> bytes(size_t(head.body_bytes()));
+  TRY(file.read_at(kHeadBytes, bytes));
+  const StateBody body = TRY(parse_body(head, bytes, where));
+  const bool whole = found.position == head.position;
+  if (found.position > head.position || (!whole && head.set_bytes > 0) ||
+      !std::equal(tokens.begin(), tokens.begin() + found.position, body.tokens.begin()))
+    return Error{Code::BadFile, where, "expected the state of another text"};
+  Snapshot snapshot{found.position, {}, {}};
+  const size_t shared =
+      base.pages.empty() ? 0 : size_t(std::min(base.position, found.position) / kPagePositions);
+  const size_t pages =
+      head.page_bytes > 0 ? size_t((found.position + kPagePositions - 1) / kPagePositions) : 0;
+  const Error no_room{Code::NoRoom, "state", "expected room for a stored state, found less"};
+  if (int64_t(pages - shared) * head.page_bytes + head.set_bytes > pool.room_bytes()) return no_room;
+  const int64_t when = next_stamp();
+  touch(where, when);
+  for (size_t i = 0; i < pages; ++i) {
+    snapshot.pages.push_back(i < shared ? base.pages[i].kept() : pool.take_page(/*live=*/false));
+    if (!snapshot.pages.back()) return no_room;
+    if (i < shared) continue;
+    bad = path(name_of(body.pages[i]), kBlob);
+    TRY(read_blob(body.pages[i], {snapshot.pages[i].data(), size_t(head.page_bytes)}, when + 1));
+  }
+  if (head.set_bytes > 0) {
+    if (!(snapshot.fixed = pool.take_set(/*live=*/false))) return no_room;
+    bad = path(name_of(head.set), kBlob);
+    TRY(read_blob(head.set, {snapshot.fixed.data(), size_t(head.set_bytes)}, when + 1));
+  }
+  return snapshot;
+}
+
+std::unique_ptr<DiskStore> DiskStore::open(StatePool& pool, DiskStoreOptions options) {
+  auto impl = std::make_unique<Impl>(pool, std::move(options));
+  impl->open_folder();
+  try {
+    impl->writer = std::thread([i = impl.get()] { i->write_all(); });
+  } catch (const std::system_error& error) {
+    impl->say(std::string("cannot start the writer: ") + error.what());
+  }
+  return std::unique_ptr<DiskStore>(new DiskStore(std::move(impl)));
+}
+
+DiskStore::DiskStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+DiskStore::~DiskStore() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    impl_->stop = true;
+    impl_->changed.notify_all();
+  }
+  if (impl_->writer.joinable()) impl_->writer.join();
+}
+
+DiskStore::Found DiskStore::find(std::span<const Token> tokens) const {
+  Found found;
+  const std::lock_guard lock(impl_->mutex);
+  uint64_t path = kPathStart;
+  for (size_t p = 1; p < tokens.size(); ++p) {
+    path = path_step(path, tokens[p - 1]);
+    const auto [first, last] = impl_->by_path.equal_range(path);
+    for (auto each = first; each != last; ++each) {
+      const int64_t position = impl_->entries[each->second].position;
+      if (position == int64_t(p) || (impl_->pool.set_bytes() == 0 && position > int64_t(p)))
+        found = {each->second, int64_t(p)};
+    }
+  }
+  return found;
+}
+
+Result<Snapshot> DiskStore::load(const Found& found, std::span<const Token> tokens, const Snapshot& base) {
+  CHECK(found.position > 0 && found.position <= int64_t(tokens.size()));
+  std::string bad;
+  Result<Snapshot> snapshot = impl_->read(found, tokens, base, bad);
+  if (!snapshot && snapshot.error().code != Code::NoRoom) {
+    unlink(impl_->path(found.name, kHead).c_str());
+    if (!bad.empty() && snapshot.error().code == Code::BadFile) unlink(bad.c_str());
+    impl_->say(snapshot.error());
+  }
+  const std::lock_guard lock(impl_->mutex);
+  if (snapshot) impl_->use.loaded += 1;
+  else if (snapshot.error().code != Code::NoRoom) impl_->forget(found.name);
+  return snapshot;
+}
+
+bool DiskStore::put(std::span<const Token> tokens, Snapshot snapshot) {
+  CHECK(int64_t(tokens.size()) == snapshot.position && snapshot);
+  Impl& i = *impl_;
+  const int64_t bytes = snapshot.bytes(i.pool);
+  if (!i.writer.joinable() || bytes > i.options.budget_bytes || snapshot.position > kMostPositions)
+    return false;
+  Sha256 digest;
+  digest.update(std::as_bytes(std::span(i.options.key)));
+  digest.update(std::as_bytes(std::span(&i.options.numerics, 1)));
+  digest.update(std::as_bytes(tokens));
+  Impl::Job job{name_of(digest.finish()), {tokens.begin(), tokens.end()}, std::move(snapshot), {}, bytes};
+  for (const PageRef& page : job.snapshot.pages) job.versions.push_back(i.pool.version(page));
+  const std::lock_guard lock(i.mutex);
+  if (i.entries.count(job.name) || i.waiting.count(job.name)) return true;
+  if (!i.waiting.empty() && i.use.queued_bytes + bytes > i.options.queue_bytes) return false;
+  i.use.queued_bytes += bytes;
+  i.waiting.insert(job.name);
+  i.queue.push_back(std::move(job));
+  i.changed.notify_all();
+  return true;
+}
+
+void DiskStore::collect() {
+  std::vector<Impl::Job> done;  // let go on this thread, the pool's
+  const std::lock_guard lock(impl_->mutex);
+  done.swap(impl_->done);
+  for (const Impl::Job& job : done) impl_->use.queued_bytes -= job.bytes;
+}
+
+void DiskStore::drop_queued() {
+  {
+    const std::lock_guard lock(impl_->mutex);
+    for (Impl::Job& job : impl_->queue) {
+      impl_->waiting.erase(job.name);
+      impl_->done.push_back(std::move(job));
+    }
+    impl_->queue.clear();
+  }
+  collect();
+}
+
+void DiskStore::drain() {
+  {
+    std::unique_lock lock(impl_->mutex);
+    impl_->changed.wait(lock, [&] { return impl_->waiting.empty(); });
+  }
+  collect();
+}
+
+DiskStore::Use DiskStore::use() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->use;
+}
+
+}  // namespace invar

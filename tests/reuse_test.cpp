@@ -1,0 +1,534 @@
+// Reuse never shows: whatever shares a pass with a request, and whatever of its text was known, kept, thrown
+// away or pushed out in between, its tokens and its logits are those of the request alone.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <random>
+
+#include "questions.h"
+
+namespace invar {
+namespace {
+
+struct Setting {
+  int threads = 2, chunk = 512, sequences = 16;
+  int64_t context = 1200;
+  double memory_of_contexts = 40;  // state for so many full sequences
+};
+
+class Reuse : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    path_ = tiny_model(GetParam());
+    file_ = ModelFile::open(path_).take();
+  }
+  void TearDown() override { std::remove(path_.c_str()); }
+
+  std::unique_ptr<ModelRunner> runner(const Setting& s) {
+    RunnerOptions options;
+    options.threads = s.threads;
+    options.chunk = s.chunk;
+    options.sequences = s.sequences;
+    options.context = s.context;
+    options.memory_bytes = int64_t(1) << 33;
+    auto roomy = ModelRunner::open(*file_, options);
+    EXPECT_TRUE(roomy) << roomy.error().message;
+    const RunnerMemory m = (*roomy)->memory();
+    options.memory_bytes =
+        m.weights_bytes + m.scratch_bytes + int64_t(double(m.state_bytes) * s.memory_of_contexts);
+    roomy->reset();
+    return ModelRunner::open(*file_, options).take();
+  }
+
+  std::string path_;
+  std::optional<ModelFile> file_;
+};
+
+void expect_same(const Heard& want, const Heard& got, const std::string& where) {
+  EXPECT_EQ(got.ends, 1) << where;
+  EXPECT_EQ(got.finish, want.finish) << where << (got.error ? ": " + got.error->message : "");
+  EXPECT_EQ(got.tokens, want.tokens) << where;
+  EXPECT_EQ(hex(got.logits), hex(want.logits)) << where;
+}
+
+void expect_nothing_lives(Engine& engine) {
+  const Statistics s = engine.statistics();
+  EXPECT_EQ(s.running + s.queued, 0);
+  EXPECT_EQ(s.state.pages.live, 0);
+  EXPECT_EQ(s.state.sets.live, 0);
+}
+
+// Prompts of many lengths; several begin alike, one is asked twice, one with other sampling.
+std::vector<Question> mixed_questions(int64_t vocab) {
+  std::vector<Question> list;
+  const std::vector<Token> system = random_tokens(200, 7, vocab);
+  for (int64_t n : {1, 3, 17, 63, 64, 65, 128, 190, 300, 513, 700, 1030}) {
+    Question q;
+    q.prompt = random_tokens(n, uint32_t(n), vocab);
+    if (n > 100 && n % 2 == 0)
+      std::copy_n(system.begin(), std::min<size_t>(system.size(), size_t(n) - 20), q.prompt.begin());
+    q.most = 5 + n % 40;
+    q.sampling.seed = uint64_t(n);
+    q.sampling.temperature = n % 3 == 0 ? 0.0f : 0.8f;
+    if (n % 4 == 1) q.sampling.repetition = 1.2f, q.sampling.top_k = 50;
+    q.marks = {n / 3, n / 2, n - 4};
+    list.push_back(q);
+  }
+  list.push_back(list[8]);
+  list.push_back(list[9]);
+  list.back().sampling.seed = 99;
+  list.push_back(list[7]);
+  list.back().prompt.resize(100);
+  list.push_back(list[10]);
+  list.back().prompt.resize(650, 5);
+  for (Question& q : list) std::erase_if(q.marks, [](int64_t m) { return m <= 0; });
+  return list;
+}
+
+TEST_P(Reuse, OneDigest) {
+  const std::vector<Question> questions = [&] { return mixed_questions(runner({})->vocab()); }();
+  std::vector<Heard> want;
+  {
+    auto plain = runner({});
+    for (const Question& q : questions) want.push_back(plain_answer(*plain, q));
+  }
+  auto all_at_once = [&](Engine& engine, const std::string& where, size_t first, size_t count) {
+    std::vector<Heard> heard(count);
+    for (size_t i = 0; i < count; ++i) ask(engine, questions[first + i], heard[i]);
+    engine.run_until_idle();
+    for (size_t i = 0; i < count; ++i)
+      expect_same(want[first + i], heard[i], where + ", request " + std::to_string(first + i));
+    expect_nothing_lives(engine);
+    return heard;
+  };
+  std::vector<std::pair<int, int>> settings = {{2, 512}, {1, 64}, {3, 7}};
+  if (GetParam() != std::string("qwen35:tiny")) settings = {{3, 64}};
+  for (const auto& [threads, chunk] : settings) {
+    Setting s;
+    s.threads = threads, s.chunk = chunk;
+    const std::string name = std::to_string(threads) + " threads, chunk " + std::to_string(chunk);
+    {
+      auto r = runner(s);
+      Engine engine(*r, {});
+      all_at_once(engine, name + ", cold, 16 together", 0, questions.size());
+      auto again = all_at_once(engine, name + ", known, 16 together", 0, questions.size());
+      for (size_t i = 0; i < again.size(); ++i)
+        EXPECT_GE(again[i].usage.cached_tokens, int64_t(questions[i].prompt.size()) - 512) << name << i;
+      engine.forget();
+      EXPECT_EQ(r->pool().used_bytes(), 0) << name;
+      for (size_t i = 0; i < questions.size(); i += 3)
+        all_at_once(engine, name + ", forgotten, 3 together", i, std::min<size_t>(3, questions.size() - i));
+      for (size_t i = 0; i < questions.size(); ++i) all_at_once(engine, name + ", known, alone", i, 1);
+    }
+    {
+      s.memory_of_contexts = 1.7;
+      auto r = runner(s);
+      Engine engine(*r, {});
+      for (int turn = 0; turn < 2; ++turn) all_at_once(engine, name + ", little memory", 0, questions.size());
+      EXPECT_GT(engine.statistics().evicted_bytes, 0) << name;
+    }
+  }
+}
+
+std::string new_folder() {
+  static int count = 0;
+  return testing::TempDir() + "reuse-" + std::to_string(getpid()) + "-" + std::to_string(count++);
+}
+
+// An engine ends, another on the same folder goes on as if it had lived; a third has other numbers of rows
+// and little memory.
+TEST_P(Reuse, BackFromDisk) {
+  const std::string folder = new_folder();
+  auto r = runner({2, 64, 8, 1200, 40}), small = runner({1, 100, 4, 1200, 1.7}), plain = runner({});
+  const std::vector<Question> questions = mixed_questions(r->vocab());
+  std::vector<Heard> want;
+  for (const Question& q : questions) want.push_back(plain_answer(*plain, q));
+  EngineOptions options;
+  options.cache_folder = folder;
+  for (int turn = 0; turn < 3; ++turn) {
+    Engine engine(turn < 2 ? *r : *small, options);
+    std::vector<Heard> heard(questions.size());
+    for (size_t i = 0; i < questions.size(); ++i) ask(engine, questions[i], heard[i]);
+    engine.run_until_idle();
+    for (size_t i = 0; i < questions.size(); ++i) {
+      expect_same(want[i], heard[i], "turn " + std::to_string(turn) + ", request " + std::to_string(i));
+      EXPECT_GE(heard[i].usage.cached_tokens, turn == 1 ? int64_t(questions[i].prompt.size()) - 512 : 0);
+    }
+    EXPECT_EQ(engine.statistics().from_disk > 0, turn > 0);
+    expect_nothing_lives(engine);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_P(Reuse, SavedStatesAreUsedOrItIsAnError) {
+  auto r = runner({}), plain = runner({});
+  Engine engine(*r, {});
+  Question q{random_tokens(150, 1, r->vocab()), 8, {}};
+  auto ask_saved = [&](const Question& question, const std::string& save_as, const std::string& from) {
+    Heard heard;
+    Request request = request_of(question);
+    request.save_as = save_as;
+    request.from = from;
+    request.on_event = [&](const Event& e) {
+      hear(e, heard);
+      return true;
+    };
+    EXPECT_TRUE(engine.submit(std::move(request)));
+    engine.run_until_idle();
+    return heard;
+  };
+  expect_same(plain_answer(*plain, q), ask_saved(q, "start", ""), "saves");
+  engine.forget();
+  Question longer = q;
+  longer.prompt.resize(160, 4);
+  Heard heard = ask_saved(longer, "", "start");
+  expect_same(plain_answer(*plain, longer), heard, "goes on");
+  EXPECT_EQ(heard.usage.cached_tokens, 150);
+  heard = ask_saved(q, "", "start");
+  EXPECT_EQ(heard.finish, Finish::Failed) << "nothing follows the saved text";
+  longer.prompt[3] ^= 1;
+  heard = ask_saved(longer, "", "start");
+  EXPECT_EQ(heard.finish, Finish::Failed);
+  EXPECT_EQ(heard.error->code, Code::BadRequest);
+  EXPECT_EQ(ask_saved(q, "", "nothing").error->code, Code::NotFound);
+  engine.tree().unpin("start");
+  engine.forget();
+  EXPECT_EQ(r->pool().used_bytes(), 0);
+}
+
+// Many long answers at once on memory for a few of them.
+TEST_P(Reuse, PushedOutAndBack) {
+  Setting s;
+  s.context = 1200, s.memory_of_contexts = 3, s.sequences = 8, s.chunk = 128;
+  auto r = runner(s), plain = runner({});
+  EngineOptions options;
+  options.growth = 0;
+  Engine engine(*r, options);
+  std::vector<Question> questions;
+  for (int i = 0; i < 8; ++i) {
+    Question q{random_tokens(20 + 5 * i, uint32_t(i), r->vocab()), 700, {}};
+    q.sampling.seed = uint64_t(i);
+    questions.push_back(q);
+  }
+  std::vector<Heard> heard(questions.size());
+  for (size_t i = 0; i < questions.size(); ++i) ask(engine, questions[i], heard[i]);
+  engine.run_until_idle();
+  int64_t preemptions = 0;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    expect_same(plain_answer(*plain, questions[i]), heard[i], "request " + std::to_string(i));
+    preemptions += heard[i].usage.preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+  EXPECT_EQ(preemptions, engine.statistics().preemptions);
+  expect_nothing_lives(engine);
+}
+
+// P, X, P: the same bytes for P whatever X was, and usage tells the truth.
+TEST_P(Reuse, OthersDoNotShow) {
+  auto r = runner({}), plain = runner({});
+  Engine engine(*r, {});
+  Question p{random_tokens(600, 1, r->vocab()), 30, {}};
+  const Heard want = plain_answer(*plain, p);
+  std::vector<Question> others;
+  for (int64_t n : {1, 64, 300, 599, 600}) {
+    Question x = p;
+    x.prompt.resize(size_t(n));
+    x.sampling.seed = 5;
+    others.push_back(x);
+    x.prompt.resize(900, 3);
+    others.push_back(x);
+  }
+  Question with_answer = p;
+  with_answer.prompt.insert(with_answer.prompt.end(), want.tokens.begin(), want.tokens.end());
+  others.push_back(with_answer);
+  int64_t rows = 0;
+  auto check = [&](const Question& q, const Heard& h) {
+    EXPECT_EQ(h.usage.prompt_tokens, int64_t(q.prompt.size()));
+    EXPECT_EQ(h.usage.prompt_tokens - h.usage.cached_tokens, h.usage.prompt_rows);
+    EXPECT_EQ(h.usage.answer_tokens, int64_t(h.tokens.size()));
+    EXPECT_EQ(h.usage.answer_rows, int64_t(h.tokens.size()) - 1);
+    rows += h.usage.prompt_rows;
+  };
+  Heard first = answer(engine, p);
+  expect_same(want, first, "first");
+  EXPECT_EQ(first.usage.cached_tokens, 0);
+  check(p, first);
+  for (const Question& x : others) {
+    const Heard other = answer(engine, x);
+    expect_same(plain_answer(*plain, x), other, "x");
+    check(x, other);
+    const Heard again = answer(engine, p);
+    expect_same(want, again, "again");
+    check(p, again);
+    EXPECT_GE(again.usage.cached_tokens, 512);
+  }
+  EXPECT_EQ(engine.statistics().prompt_rows, rows);
+}
+
+// Turns of conversations: what must be known of each next prompt, and the answers of a cold engine.
+TEST_P(Reuse, TurnsReadOnlyWhatIsNew) {
+  constexpr int64_t kG = 512;
+  auto r = runner({2, 512, 4, 4096, 8}), plain = runner({2, 512, 1, 4096, 2});
+  for (int64_t length : {16, 63, 64, 65, 200, 900, 3000}) {
+    Engine engine(*r, {});
+    uint32_t seed = uint32_t(length);
+    auto turn = [&](const Question& q, int64_t known, const char* what) {
+      const Heard heard = answer(engine, q);
+      expect_same(plain_answer(*plain, q), heard, std::string(what) + " at " + std::to_string(length));
+      EXPECT_GE(heard.usage.cached_tokens, known) << what << " at " << length;
+      return heard.tokens;
+    };
+    auto more = [&](std::vector<Token>& to, int64_t n) {
+      auto t = random_tokens(n, ++seed, r->vocab());
+      to.insert(to.end(), t.begin(), t.end());
+    };
+    Question q{random_tokens(length, seed, r->vocab()), 24, {}};
+    q.sampling.temperature = 0;
+    auto said = turn(q, 0, "first");
+    int64_t before = int64_t(q.prompt.size());
+    for (int i = 0; i < 2; ++i) {
+      q.prompt.insert(q.prompt.end(), said.begin(), said.end());
+      more(q.prompt, 37);
+      said = turn(q, before + 20, "append");
+      before = int64_t(q.prompt.size());
+    }
+    turn(q, before - kG, "again");
+    q.prompt.resize(q.prompt.size() - 9);
+    more(q.prompt, 12 + 37);
+    turn(q, before - 9 - kG, "without the thought");
+    q.prompt.resize(q.prompt.size() / 2);
+    const int64_t half = int64_t(q.prompt.size());
+    more(q.prompt, 20);
+    turn(q, half - kG, "edited");
+
+    Question other{random_tokens(length, ++seed, r->vocab()), 24, {}};
+    other.sampling.temperature = 0;
+    Heard heard;
+    const uint64_t id = ask(engine, other, heard);
+    for (int i = 0; i < 3; ++i) engine.step();
+    engine.cancel(id);
+    engine.run_until_idle();
+    turn(other, length > 2 * kG ? 1 : 0, "after a cancel");
+    expect_nothing_lives(engine);
+  }
+}
+
+// A system prompt that all share is kept after its second use.
+TEST_P(Reuse, WhatSeveralShareIsKept) {
+  auto r = runner({});
+  Engine engine(*r, {});
+  const std::vector<Token> system = random_tokens(400, 3, r->vocab());
+  for (int i = 0; i < 4; ++i) {
+    Question q{system, 4, {}};
+    auto own = random_tokens(90, uint32_t(100 + i), r->vocab());
+    own[0] = Token(i);
+    q.prompt.insert(q.prompt.end(), own.begin(), own.end());
+    const Heard heard = answer(engine, q);
+    EXPECT_EQ(heard.usage.cached_tokens >= 400, i >= 2 || (i == 1 && r->pool().set_bytes() == 0)) << i;
+  }
+}
+
+// Cancelled before any step: all that it held is free in the step after, and the engine goes on.
+TEST_P(Reuse, CancelFreesWithinOneStep) {
+  auto r = runner({2, 64, 4, 1200, 4});
+  Engine engine(*r, {});
+  const Question q{random_tokens(300, 11, r->vocab()), 10, {}},
+      beside{random_tokens(100, 12, r->vocab()), 30, {}};
+  const Heard want = answer(engine, q), want_beside = answer(engine, beside);
+  for (int steps = 0; steps < 16; ++steps) {
+    engine.forget();
+    Heard heard, other;
+    const uint64_t id = ask(engine, q, heard);
+    ask(engine, beside, other);
+    for (int i = 0; i < steps; ++i) engine.step();
+    engine.cancel(id);
+    engine.step();
+    EXPECT_EQ(heard.ends, 1) << steps;
+    EXPECT_LE(engine.statistics().running, 1);
+    EXPECT_LE(engine.statistics().state.sets.live, 1);
+    EXPECT_LE(engine.statistics().state.pages.live, 3);
+    engine.run_until_idle();
+    expect_same(want_beside, other, "beside");
+    expect_same(want, answer(engine, q), "after it");
+    expect_nothing_lives(engine);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Reuse, testing::Values("qwen35:tiny", "qwen35moe:tiny", "llama:tiny"),
+                         [](const auto& p) {
+                           return std::string(p.param).substr(0, std::string(p.param).find(':'));
+                         });
+
+// --- random operations ---
+
+// One long random history of an engine: texts grow, are edited and forked, requests are cancelled, memory is
+// forgotten, the engine is replaced.
+class History {
+ public:
+  History(ModelRunner& runner, ModelRunner& plain, uint32_t seed)
+      : folder_(new_folder()), runner_(runner), plain_(plain), random_(seed) {
+    replace();
+  }
+  ~History() {
+    engine_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void run(int64_t steps) {
+    while (steps > 0) {
+      const int64_t what = whole(0, 999);
+      if (what < 150 && live_.size() < 8) submit();
+      else if (what < 155 && !live_.empty())
+        engine_->cancel(live_[size_t(whole(0, int64_t(live_.size()) - 1))]->id);
+      else if (what < 156) engine_->forget();
+      else if (what == 156) replace();
+      else step(), --steps;
+      if (testing::Test::HasFailure()) return;
+    }
+    while (!live_.empty()) step();
+    engine_->run_until_idle();
+    expect_nothing_lives(*engine_);
+    add_up();
+    engine_->drain();
+    engine_->forget();
+    EXPECT_EQ(runner_.pool().used_bytes(), 0) << "leaked";
+  }
+
+  // What the history came to; else it would have shown little.
+  void expect_rich() const {
+    EXPECT_GT(answers_, 20);
+    EXPECT_GT(cancelled_, 0);
+    EXPECT_GT(sum_.cached_tokens, 0);
+    EXPECT_GT(sum_.evicted_bytes, 0);
+    EXPECT_TRUE(restarts_ == 0 || sum_.from_disk > 0);
+  }
+
+ private:
+  struct Live {
+    uint64_t id = 0;
+    Question question;
+    Heard heard;
+  };
+
+  int64_t whole(int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random_);
+  }
+
+  void replace() {
+    if (engine_) add_up();
+    live_.clear();
+    engine_.reset();
+    EXPECT_EQ(runner_.pool().used_bytes(), 0) << "an engine that ends leaves nothing";
+    EngineOptions options;
+    options.growth = whole(0, 1) * 100;
+    options.cache_folder = folder_;
+    options.cache_disk_bytes = whole(1, 60) << 20;
+    damage();
+    engine_ = std::make_unique<Engine>(runner_, options);
+    ++restarts_;
+  }
+
+  // Some files of the store are cut, changed, emptied or gone.
+  void damage() {
+    if (!std::filesystem::exists(folder_)) return;
+    for (const auto& file : std::filesystem::recursive_directory_iterator(folder_)) {
+      if (!file.is_regular_file() || whole(0, 9) != 0) continue;
+      const auto bytes = int64_t(file.file_size());
+      const int64_t what = whole(0, 3);
+      if (what == 0) std::filesystem::remove(file.path());
+      else if (what == 1) std::filesystem::resize_file(file.path(), uintmax_t(whole(0, bytes)));
+      else if (bytes > 0) {
+        std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+        stream.seekp(whole(0, bytes - 1));
+        stream.put(char(whole(0, 255)));
+      }
+    }
+  }
+
+  void add_up() {
+    const Statistics s = engine_->statistics();
+    sum_.preemptions += s.preemptions;
+    sum_.cached_tokens += s.cached_tokens;
+    sum_.prompt_tokens += s.prompt_tokens;
+    sum_.evicted_bytes += s.evicted_bytes;
+    sum_.from_disk += s.from_disk;
+  }
+
+  void submit() {
+    auto live = std::make_unique<Live>();
+    Question& q = live->question;
+    const int64_t kind = whole(0, 9);
+    if (!texts_.empty() && kind < 8) q.prompt = texts_[size_t(whole(0, int64_t(texts_.size()) - 1))];
+    if (kind < 5) more(q.prompt, whole(0, 40));  // goes on, or asks the same again
+    else if (kind < 7 && q.prompt.size() > 2) {  // is edited, or forks
+      q.prompt.resize(size_t(whole(1, int64_t(q.prompt.size()) - 1)));
+      more(q.prompt, whole(1, 30));
+    } else more(q.prompt, whole(1, whole(0, 15) ? 100 : 900));
+    if (q.prompt.empty()) more(q.prompt, 1);
+    if (int64_t(q.prompt.size()) > (whole(0, 9) ? 250 : runner_.context()))
+      q.prompt.resize(size_t(whole(1, 100)));
+    q.most = whole(0, 9) ? whole(0, 80) : whole(100, 250);
+    q.sampling.temperature = whole(0, 1) ? 0.9f : 0;
+    q.sampling.seed = uint64_t(whole(0, 3));
+    q.priority = int(whole(-1, 1));
+    for (int64_t m = whole(1, 100); m < int64_t(q.prompt.size()); m += whole(1, 200)) q.marks.push_back(m);
+    live->id = ask(*engine_, q, live->heard);
+    live_.push_back(std::move(live));
+  }
+
+  void more(std::vector<Token>& to, int64_t n) {
+    auto t = random_tokens(n, uint32_t(random_()), runner_.vocab());
+    to.insert(to.end(), t.begin(), t.end());
+  }
+
+  void step() {
+    engine_->step();
+    EXPECT_LE(runner_.pool().used_bytes(), runner_.pool().budget_bytes());
+    std::erase_if(live_, [&](const std::unique_ptr<Live>& l) {
+      if (l->heard.ends == 0) return false;
+      check(*l);
+      return true;
+    });
+    EXPECT_LE(engine_->statistics().state.sets.live, int64_t(live_.size()));
+  }
+
+  void check(const Live& l) {
+    const Heard want = plain_answer(plain_, l.question);
+    if (l.heard.finish == Finish::Cancelled) {
+      ++cancelled_;
+      ASSERT_LE(l.heard.tokens.size(), want.tokens.size());
+      EXPECT_TRUE(std::equal(l.heard.tokens.begin(), l.heard.tokens.end(), want.tokens.begin()));
+    } else {
+      ++answers_;
+      expect_same(want, l.heard, "answer " + std::to_string(answers_));
+    }
+    std::vector<Token> text = l.question.prompt;
+    text.insert(text.end(), l.heard.tokens.begin(), l.heard.tokens.end());
+    texts_.push_back(std::move(text));
+    if (texts_.size() > 12) texts_.erase(texts_.begin() + whole(0, 11));
+  }
+
+  std::string folder_;
+  int64_t answers_ = 0, cancelled_ = 0, restarts_ = -1;
+  Statistics sum_;
+  ModelRunner &runner_, &plain_;
+  std::mt19937 random_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<std::unique_ptr<Live>> live_;
+  std::vector<std::vector<Token>> texts_;
+};
+
+TEST_P(Reuse, RandomHistories) {
+  const bool long_one = std::string(GetParam()) == "qwen35:tiny";
+  for (double memory : {1.6, 8.0}) {
+    auto r = runner({1, 96, 6, 1100, memory}), plain = runner({1, 512, 1, 1100, 2});
+    History history(*r, *plain, uint32_t(memory * 10));
+    history.run(long_one ? 5000 : 250);
+    if (long_one) history.expect_rich();
+  }
+}
+
+}  // namespace
+}  // namespace invar

@@ -1,5 +1,5 @@
-// Memory for one step: a bump allocator that knows its high-water mark.  A dry arena only counts: what it
-// hands out must not be touched.
+// Memory for weights, and for one step: a bump allocator in huge pages that knows its high-water mark.  A dry
+// arena only counts: what it hands out must not be touched.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +39,9 @@ class Arena {
  private:
   static inline char* const kNowhere =
       reinterpret_cast<char*>(int64_t(1) << 40);  // so that views can be formed
+  void* mapping_ = nullptr;
   char* base_ = nullptr;
-  int64_t size_ = 0, used_ = 0, most_ = 0;
+  int64_t mapping_bytes_ = 0, size_ = 0, used_ = 0, most_ = 0;
 };
 
 }  // namespace invar

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -73,6 +74,12 @@ std::string File::identity() const {
                     int64_t(s.st_mtim.tv_nsec), int64_t(s.st_ctim.tv_sec), int64_t(s.st_ctim.tv_nsec)})
     text += std::to_string(n) + " ";
   return text;
+}
+
+Result<std::span<const std::byte>> File::map() const {
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor_, 0);
+  if (p == MAP_FAILED) return io_error(path_, "map the file");
+  return std::span(static_cast<const std::byte*>(p), size_);
 }
 
 Status File::read_at(uint64_t offset, std::span<std::byte> out) const {

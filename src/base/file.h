@@ -1,5 +1,5 @@
 // Files for reading, and new files.  Reads go through pread into memory of the caller: a file that
-// shrinks or a disk that fails is an Error, never a signal.  Directories, FIFOs and devices are refused
+// shrinks or a disk that fails is an Error, never a signal (`map` is for our own files alone).  Directories, FIFOs and devices are refused
 // without waiting for them.  What the bytes mean is the business of files/.
 #pragma once
 
@@ -24,6 +24,10 @@ class File {
   uint64_t size() const { return size_; }
   // Which file it is and when it was changed last, as text: another content has another one.
   std::string identity() const;
+
+  // All of it in memory, read-only; the caller unmaps it, and it outlives this.  A file that is cut while it is
+  // mapped ends the process, so this is for files that are only ever replaced.
+  Result<std::span<const std::byte>> map() const;
 
   // Fills `out` whole or fails.  Any thread may call it.
   Status read_at(uint64_t offset, std::span<std::byte> out) const;

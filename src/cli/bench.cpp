@@ -18,7 +18,7 @@ namespace invar::cli {
 namespace {
 
 struct Flags {
-  std::string model, prompts = "512", answers = "128", depths = "0";
+  std::string model, prompts = "512", verifies = "0", answers = "128", depths = "0";
   int repeats = 5;
   bool operations = false;
   Voice voice;
@@ -30,6 +30,7 @@ void describe(Options& o, Flags& f) {
   o.text("MODEL", f.model, "MODEL", "A GGUF file, or a folder with config.json and safetensors");
   o.text("-p,--prompt-tokens", f.prompts, "LIST",
          "ppN: a pass over N prompt rows, the last one's logits; 0: none");
+  o.text("--verify", f.verifies, "LIST", "vfN: a pass over N rows, all of whose logits are wanted; 0: none");
   o.text("-n,--max-tokens", f.answers, "LIST", "tgN: N rows one by one, chosen greedily; 0: none");
   o.text("-d,--depth", f.depths, "LIST", "After so many tokens");
   o.integer("-r,--repeats", f.repeats, 1, 10000, "Samples of each test, after one that is not counted");
@@ -54,22 +55,24 @@ Result<std::vector<int64_t>> list_of(std::string_view text, const char* flag) {
 }
 
 struct Plan {
-  std::vector<int64_t> prompts, answers, depths;
+  std::vector<int64_t> prompts, verifies, answers, depths;
 
   static Result<Plan> of(const Flags& f) {
-    Plan p{TRY(list_of(f.prompts, "--prompt-tokens")), TRY(list_of(f.answers, "--max-tokens")),
-           TRY(list_of(f.depths, "--depth"))};
+    Plan p{TRY(list_of(f.prompts, "--prompt-tokens")), TRY(list_of(f.verifies, "--verify")),
+           TRY(list_of(f.answers, "--max-tokens")), TRY(list_of(f.depths, "--depth"))};
     std::erase(p.prompts, 0);
+    std::erase(p.verifies, 0);
     std::erase(p.answers, 0);
     std::sort(p.depths.begin(), p.depths.end());
     if (p.tests() == 0)
-      return Error{Code::Usage, "bench", "expected a length above 0 in --prompt-tokens or --max-tokens"};
+      return Error{Code::Usage, "bench",
+                   "expected a length above 0 in --prompt-tokens, --verify or --max-tokens"};
     return p;
   }
-  size_t tests() const { return prompts.size() + answers.size(); }
+  size_t tests() const { return prompts.size() + verifies.size() + answers.size(); }
   int64_t positions() const {
     int64_t longest = 0;
-    for (const auto* list : {&prompts, &answers})
+    for (const auto* list : {&prompts, &verifies, &answers})
       for (int64_t n : *list) longest = std::max(longest, n);
     return depths.back() + longest;
   }
@@ -121,9 +124,13 @@ class Tests {
   // What was measured when it was interrupted is in outcomes().
   Status run() {
     for (int64_t depth : plan_.depths) {
-      TRY(prompt(depth - sequence_.position()));
+      TRY(prompt(depth - sequence_.position(), ModelRunner::Rows::None));
       TRY(mark());
-      for (int64_t n : plan_.prompts) TRY(measure("pp", n, prompt_bytes(n), [&] { return prompt(n); }));
+      using Rows = ModelRunner::Rows;
+      for (int64_t n : plan_.prompts)
+        TRY(measure("pp", n, prompt_bytes(n), [&] { return prompt(n, Rows::Last); }));
+      for (int64_t n : plan_.verifies)
+        TRY(measure("vf", n, prompt_bytes(n), [&] { return prompt(n, Rows::All); }));
       // Bytes grow linearly with the depth, so those of the middle row are the mean.
       for (int64_t n : plan_.answers)
         TRY(measure("tg", n,
@@ -154,16 +161,17 @@ class Tests {
     return Ok{};
   }
 
-  // One pass for each chunk; the logits of the last row are wanted, as before an answer.
-  Status prompt(int64_t rows) {
+  // One pass for each chunk.
+  Status prompt(int64_t rows, ModelRunner::Rows wanted) {
     std::vector<Token> tokens(static_cast<size_t>(rows));
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = token(sequence_.position() + int64_t(i));
     const size_t chunk = size_t(runner_.settings().chunk);
     for (size_t at = 0; at < tokens.size(); at += chunk) {
       if (interrupt_.flag()) return interrupted();
       const auto part = std::span(tokens).subspan(at, std::min(chunk, tokens.size() - at));
-      const auto wanted = at + chunk >= tokens.size() ? ModelRunner::Rows::Last : ModelRunner::Rows::None;
-      TRY(runner_.forward(sequence_, part, wanted, [](int64_t, std::span<const float>) { return true; }));
+      const bool last = at + chunk >= tokens.size() || wanted == ModelRunner::Rows::All;
+      TRY(runner_.forward(sequence_, part, last ? wanted : ModelRunner::Rows::None,
+                          [](int64_t, std::span<const float>) { return true; }));
     }
     return Ok{};
   }

@@ -31,8 +31,6 @@ using ReadAt = std::function<Status(int64_t first, std::span<std::byte> to)>;
 
 class Device {
  public:
-  static constexpr int64_t kPieceBytes = 1 << 20;
-
   virtual ~Device() = default;
 
   // --- weights, once, at load ---
@@ -41,9 +39,9 @@ class Device {
   // stand in a file, from the byte `first` behind the beginning of first_row on.
   virtual Result<std::optional<BadValue>> pack(const Weight& w, int64_t first_row, int64_t rows,
                                                const ReadAt& blocks) = 0;
-  // The packed bytes, to be kept; and back from where they were kept, in pieces of kPieceBytes.
+  // The packed bytes, to be kept; and the other way: bytes that were kept, which outlive the device.
   virtual std::span<const std::byte> packed(const Weight& w) const = 0;
-  virtual Status fill(const Weight& w, const ReadAt& packed) = 0;
+  virtual void adopt(Weight& w, std::span<const std::byte> packed) = 0;
   virtual float* allocate_floats(int64_t n) = 0;
   virtual int64_t weight_bytes() const = 0;  // allocated so far
 

@@ -31,7 +31,7 @@ class TimedDevice final : public Device {
     return inner_.pack(w, first_row, rows, blocks);
   }
   std::span<const std::byte> packed(const Weight& w) const override { return inner_.packed(w); }
-  Status fill(const Weight& w, const ReadAt& packed) override { return inner_.fill(w, packed); }
+  void adopt(Weight& w, std::span<const std::byte> packed) override { inner_.adopt(w, packed); }
   float* allocate_floats(int64_t n) override { return inner_.allocate_floats(n); }
   int64_t weight_bytes() const override { return inner_.weight_bytes(); }
   void begin_step() override { inner_.begin_step(); }

@@ -92,17 +92,15 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
 }
 
 Status ModelRunner::load(const ModelFile& file, const ModelDef& def, const OpenListener& listener) {
-  std::optional<PackCache> packs;
   if (!settings_.pack_cache.empty())
-    packs.emplace(file, settings_.pack_cache, [&](const std::string& line) {
-      if (listener.note) listener.note(line);
-    });
-  Loader loader(file, *device_, false, kv_, packs ? &*packs : nullptr, listener.progress);
+    packs_ = std::make_unique<PackCache>(file, settings_.pack_cache, device_->pool(),
+                                         PackCache::Listener{listener.progress, listener.note});
+  Loader loader(file, *device_, false, kv_, packs_.get(), listener.progress);
   model_ = TRY(def.load(loader));
   TRY(loader.finish());
-  if (packs) {
-    packs->publish(device_->pool());
-    fingerprint_ = packs->fingerprint();
+  if (packs_) {
+    packs_->publish();
+    fingerprint_ = packs_->fingerprint();
   }
   return Ok{};
 }

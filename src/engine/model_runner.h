@@ -89,6 +89,7 @@ class ModelRunner {
   RunnerOptions settings_;
   RunnerMemory memory_;
   KvFormat kv_ = KvFormat::F16;
+  std::unique_ptr<PackCache> packs_;  // weights may lie in it
   std::unique_ptr<cpu::CpuDevice> device_;
   Device* passes_ = nullptr;
   std::unique_ptr<Model> model_;

@@ -1,6 +1,7 @@
 #include "files/pack_cache.h"
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -8,11 +9,11 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sys/mman.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include "base/check.h"
 #include "base/rng.h"
 #include "files/fingerprint.h"
 #include "files/json_text.h"
@@ -27,6 +28,8 @@ static_assert(std::endian::native == std::endian::little,
 namespace fs = std::filesystem;
 
 constexpr char kMagic[8] = {'I', 'N', 'V', 'A', 'R', 'P', 'K', '1'};
+constexpr size_t kPieceBytes = 1 << 20;  // checked together
+constexpr uint64_t kAlign = 64;
 constexpr uint64_t kMostTable = 256 << 20;
 constexpr uint64_t kReserve = uint64_t(1) << 30;  // of the disk, left to others
 
@@ -93,33 +96,45 @@ void remove_leftovers(const std::string& folder) {
 
 }  // namespace
 
-PackCache::PackCache(const ModelFile& model, std::string folder, std::function<void(const std::string&)> note)
-    : model_(model), folder_(std::move(folder)), place_(place_of(model)), note_(std::move(note)) {
-  Status found = open_pack();
+PackCache::PackCache(const ModelFile& model, std::string folder, ThreadPool& pool, Listener listener)
+    : model_(model),
+      folder_(std::move(folder)),
+      place_(place_of(model)),
+      pool_(pool),
+      listener_(std::move(listener)) {
+  if (!listener_.note) listener_.note = [](const std::string&) {};
+  const Status found = open_pack();
   if (found) return;
-  pack_.reset();
-  tensors_.clear();
-  if (found.error().code != Code::NotFound) note_("pack cache: " + text_of(found.error()));
+  if (found.error().code != Code::NotFound) listener_.note("pack cache: " + text_of(found.error()));
+  unmap();
   fingerprint_.clear();
-  if (Status started = start_pack(); !started) note_("pack cache: " + text_of(started.error()));
+  if (Status started = start_pack(); !started) listener_.note("pack cache: " + text_of(started.error()));
+}
+
+PackCache::~PackCache() { unmap(); }
+
+void PackCache::unmap() {
+  if (mapped_.data()) munmap(const_cast<std::byte*>(mapped_.data()), mapped_.size());
+  mapped_ = {};
+  tensors_.clear();
 }
 
 Status PackCache::open_pack() {
   fingerprint_ = TRY(read_file(place_path(), 64));
   if (!is_digest(fingerprint_)) return damaged(place_path(), "expected a fingerprint, found something else");
-  pack_ = TRY(File::open(pack_path()));
-  const uint64_t size = pack_->size();
+  const File pack = TRY(File::open(pack_path()));
+  const uint64_t size = pack.size();
   Tail tail;
   if (size < sizeof tail)
     return damaged(pack_path(), "expected a pack, found a file of " + std::to_string(size) + " bytes");
-  TRY(pack_->read_at(size - sizeof tail, std::as_writable_bytes(std::span(&tail, 1))));
+  TRY(pack.read_at(size - sizeof tail, std::as_writable_bytes(std::span(&tail, 1))));
   if (std::memcmp(tail.magic, kMagic, sizeof kMagic) != 0)
     return damaged(pack_path(), "expected a pack, found none: its end is missing");
   if (tail.table_bytes > kMostTable || tail.table_offset > size ||
       tail.table_bytes != size - sizeof tail - tail.table_offset)
     return damaged(pack_path(), "expected the table before the end of the pack, found another place");
   std::string text(tail.table_bytes, '\0');
-  TRY(pack_->read_at(tail.table_offset, std::as_writable_bytes(std::span(text))));
+  TRY(pack.read_at(tail.table_offset, std::as_writable_bytes(std::span(text))));
   if (checksum(std::as_bytes(std::span(text))) != tail.table_sum)
     return damaged(pack_path(), "the checksum of the table is wrong");
   const nlohmann::json table = TRY(parse_json(text, pack_path()));
@@ -131,38 +146,47 @@ Status PackCache::open_pack() {
       auto format = format_by_name(t.at("format").get<std::string>());
       if (!format) return damaged(pack_path(), "unknown format of " + name);
       Packed packed{*format, t.at("rows"), t.at("cols"), t.at("offset"), t.at("bytes"), t.at("pieces")};
-      if (packed.offset > tail.table_offset || packed.bytes > tail.table_offset - packed.offset ||
+      if (packed.offset % kAlign != 0 || packed.offset > tail.table_offset ||
+          packed.bytes > tail.table_offset - packed.offset ||
           packed.pieces.size() != (packed.bytes + kPieceBytes - 1) / kPieceBytes)
         return damaged(pack_path(), "expected " + name + " inside the pack, found it outside");
       tensors_.emplace(name, std::move(packed));
     }
   } catch (const nlohmann::json::exception& e) { return damaged(pack_path(), e.what()); }
-  return Ok{};
+  mapped_ = TRY(pack.map());
+  return check_pieces();
 }
 
-const PackCache::Packed* PackCache::find(const std::string& name, Format format, int64_t rows, int64_t cols,
-                                         uint64_t bytes) const {
-  auto it = pack_ ? tensors_.find(name) : tensors_.end();
-  if (it == tensors_.end()) return nullptr;
+Status PackCache::check_pieces() {
+  struct Piece {
+    uint64_t offset, bytes, sum;
+  };
+  std::vector<Piece> pieces;
+  for (const auto& [name, p] : tensors_)
+    for (size_t i = 0; i < p.pieces.size(); ++i)
+      pieces.push_back({p.offset + i * kPieceBytes,
+                        std::min<uint64_t>(kPieceBytes, p.bytes - i * kPieceBytes), p.pieces[i]});
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+  std::atomic<uint64_t> bad = UINT64_MAX;
+  constexpr size_t kTogether = 64;  // between two words of progress
+  for (size_t at = 0; at < pieces.size() && bad == UINT64_MAX; at += kTogether) {
+    pool_.run(int64_t(std::min(kTogether, pieces.size() - at)), [&](int64_t i) {
+      const Piece& p = pieces[at + size_t(i)];
+      if (checksum(mapped_.subspan(p.offset, p.bytes)) != p.sum) bad = p.offset;
+    });
+    if (listener_.progress) listener_.progress(double(at) / double(pieces.size()));
+  }
+  if (bad == UINT64_MAX) return Ok{};
+  return damaged(pack_path(), "a checksum is wrong: from byte " + std::to_string(bad) + " on");
+}
+
+std::span<const std::byte> PackCache::find(const std::string& name, Format format, int64_t rows,
+                                           int64_t cols) const {
+  auto it = mapped_.data() ? tensors_.find(name) : tensors_.end();
+  if (it == tensors_.end()) return {};
   const Packed& p = it->second;
-  return p.format == format && p.rows == rows && p.cols == cols && p.bytes == bytes ? &p : nullptr;
-}
-
-Status PackCache::read(const Packed& packed, int64_t first, std::span<std::byte> to) const {
-  CHECK(first % kPieceBytes == 0 && size_t(first / kPieceBytes) < packed.pieces.size());
-  TRY(pack_->read_at(packed.offset + uint64_t(first), to));
-  if (checksum(to) != packed.pieces[size_t(first / kPieceBytes)])
-    return damaged(pack_->path(),
-                   "a checksum is wrong: at byte " + std::to_string(packed.offset + uint64_t(first)));
-  return Ok{};
-}
-
-void PackCache::give_up(const Error& why) {
-  note_("pack cache: " + text_of(why) + "; the weights are packed anew");
-  std::error_code ignored;  // the pack stays: the next start finds it damaged again
-  fs::remove(pack_path(), ignored);
-  pack_.reset();
-  tensors_.clear();
+  if (p.format != format || p.rows != rows || p.cols != cols) return {};
+  return mapped_.subspan(p.offset, p.bytes);
 }
 
 Status PackCache::start_pack() {
@@ -184,29 +208,32 @@ Status PackCache::start_pack() {
 void PackCache::keep(const std::string& name, Format format, int64_t rows, int64_t cols,
                      std::span<const std::byte> tiles) {
   if (!new_pack_) return;
+  const std::vector<std::byte> padding((kAlign - written_ % kAlign) % kAlign);
+  Status written = new_pack_->write(padding);
+  written_ += padding.size();
   Packed packed{format, rows, cols, written_, tiles.size(), {}};
   for (size_t at = 0; at < tiles.size(); at += kPieceBytes)
-    packed.pieces.push_back(checksum(tiles.subspan(at, std::min(size_t(kPieceBytes), tiles.size() - at))));
+    packed.pieces.push_back(checksum(tiles.subspan(at, std::min(kPieceBytes, tiles.size() - at))));
   written_ += tiles.size();
   tensors_.emplace(name, std::move(packed));
-  if (Status s = new_pack_->write(tiles); !s) {
-    note_("pack cache: " + text_of(s.error()) + "; no pack is kept");
-    new_pack_.reset();
-  }
-}
-
-void PackCache::publish(ThreadPool& pool) {
-  if (!new_pack_) return;
-  Status s = finish_pack(pool);
+  if (written) written = new_pack_->write(tiles);
+  if (written) return;
+  listener_.note("pack cache: " + text_of(written.error()) + "; no pack is kept");
   new_pack_.reset();
-  if (s) note_("pack cache: kept " + std::to_string(written_) + " bytes in " + pack_path());
-  else note_("pack cache: " + text_of(s.error()) + "; no pack is kept");
 }
 
-Status PackCache::finish_pack(ThreadPool& pool) {
+void PackCache::publish() {
+  if (!new_pack_) return;
+  Status s = finish_pack();
+  new_pack_.reset();
+  if (s) listener_.note("pack cache: kept " + std::to_string(written_) + " bytes in " + pack_path());
+  else listener_.note("pack cache: " + text_of(s.error()) + "; no pack is kept");
+}
+
+Status PackCache::finish_pack() {
   const std::span<const TensorEntry> all = model_.tensors();
   std::vector<std::optional<Result<Digest>>> digests(all.size());
-  pool.run(int64_t(all.size()), [&](int64_t i) { digests[size_t(i)] = digest_of(model_, all[size_t(i)]); });
+  pool_.run(int64_t(all.size()), [&](int64_t i) { digests[size_t(i)] = digest_of(model_, all[size_t(i)]); });
   Fingerprint fingerprint;
   for (size_t i = 0; i < all.size(); ++i) fingerprint.add(all[i], TRY(std::move(*digests[i])));
   fingerprint_ = fingerprint.finish(model_.keys(), model_.architecture());

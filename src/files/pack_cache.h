@@ -3,7 +3,11 @@
 // model was opened from: it tells the fingerprint without the pass over all weights that computing it costs.
 // What is foreign, damaged, or packed by another version is never used, and costs time only.
 //
-//   FINGERPRINT.pack   tiles of each tensor, one tensor after the other
+// A pack is mapped, so that a start copies nothing and processes share it.  It is checked whole before it is
+// used; it is replaced, never changed in place, and who changes one in place breaks the processes that use
+// it.
+//
+//   FINGERPRINT.pack   tiles of each tensor, each from a multiple of 64 bytes on
 //                      table, JSON: {"packing", "fingerprint", "tensors": {NAME: {"format", "rows", "cols",
 //                             "offset", "bytes", "pieces": [XXH3 of each MiB]}}}
 //                      "INVARPK1", offset of the table, its bytes, its XXH3; 8 bytes each, little-endian
@@ -14,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,8 +31,33 @@ namespace invar {
 
 class PackCache {
  public:
-  static constexpr int64_t kPieceBytes = 1 << 20;  // checked together
+  struct Listener {
+    std::function<void(double share)> progress = {};  // of the pack that is checked, 0..1
+    std::function<void(const std::string& line)> note =
+        {};  // what was kept; why something was not used or kept
+  };
 
+  // Looks for the model's pack, and checks all of it.  If there is none that can be used, one is written
+  // while the weights come in.
+  PackCache(const ModelFile& model, std::string folder, ThreadPool& pool, Listener listener);
+  ~PackCache();
+  PackCache(const PackCache&) = delete;
+  PackCache& operator=(const PackCache&) = delete;
+
+  // The packed tensor, if there is one of that name, format and shape; empty otherwise.  Lives as long as
+  // this.
+  std::span<const std::byte> find(const std::string& name, Format format, int64_t rows, int64_t cols) const;
+
+  // Keeps a tensor while a pack is being written.
+  void keep(const std::string& name, Format format, int64_t rows, int64_t cols,
+            std::span<const std::byte> tiles);
+  // All weights are in and fault-free: a pack that was being written gets its name, which takes one more pass
+  // over the model.
+  void publish();
+
+  const std::string& fingerprint() const { return fingerprint_; }  // empty while unknown
+
+ private:
   struct Packed {  // what a pack holds of one tensor
     Format format;
     int64_t rows, cols;
@@ -35,40 +65,21 @@ class PackCache {
     std::vector<uint64_t> pieces;
   };
 
-  // Looks for the model's pack.  If there is none that can be used, one is written while the weights come in.
-  // `note` hears in one line what was kept, and why something was not used or not kept.
-  PackCache(const ModelFile& model, std::string folder, std::function<void(const std::string&)> note);
-
-  // The packed tensor, if there is one of that name, format, shape and size; null otherwise.
-  const Packed* find(const std::string& name, Format format, int64_t rows, int64_t cols,
-                     uint64_t bytes) const;
-  // The piece of it that starts at byte `first`, checked.  Several threads may call it.
-  Status read(const Packed& packed, int64_t first, std::span<std::byte> to) const;
-  // The pack turned out to be damaged: it is removed, and nothing more is found.
-  void give_up(const Error& why);
-
-  // Keeps a tensor while a pack is being written.
-  void keep(const std::string& name, Format format, int64_t rows, int64_t cols,
-            std::span<const std::byte> tiles);
-  // All weights are in and fault-free: a pack that was being written gets its name, which takes one more pass
-  // over the model.
-  void publish(ThreadPool& pool);
-
-  const std::string& fingerprint() const { return fingerprint_; }  // empty while unknown
-
- private:
+  void unmap();
   Status open_pack();
+  Status check_pieces();
   Status start_pack();
-  Status finish_pack(ThreadPool& pool);
+  Status finish_pack();
   std::string place_path() const { return folder_ + "/" + place_ + ".place"; }
   std::string pack_path() const { return folder_ + "/" + fingerprint_ + ".pack"; }
 
   const ModelFile& model_;
   std::string folder_, place_, fingerprint_;
-  std::function<void(const std::string&)> note_;
+  ThreadPool& pool_;
+  Listener listener_;
   std::map<std::string, Packed> tensors_;  // of the pack that is read or written
-  std::optional<File> pack_;               // read
-  std::optional<NewFile> new_pack_;        // written
+  std::span<const std::byte> mapped_;      // the pack that is read
+  std::optional<NewFile> new_pack_;        // the one that is written
   uint64_t written_ = 0;
 };
 

@@ -9,8 +9,6 @@
 namespace invar {
 namespace {
 
-static_assert(PackCache::kPieceBytes == Device::kPieceBytes);
-
 constexpr uint64_t kStepBytes = 64 << 20;  // packed between two words of progress
 
 std::string text_of(const std::vector<int64_t>& shape) {
@@ -76,15 +74,13 @@ void Loader::pack(const TensorEntry& t, const Weight& w, int64_t from, int64_t r
   }
 }
 
-void Loader::load(const TensorEntry& t, const Weight& w, int64_t parts, int64_t rows) {
+void Loader::load(const TensorEntry& t, Weight& w, int64_t parts, int64_t rows) {
   if (planning_) return;
   const std::span<const std::byte> packed = device_.packed(w);
   if (packs_)
-    if (const PackCache::Packed* kept = packs_->find(t.name, w.format, w.rows, w.cols, packed.size())) {
-      Status filled = device_.fill(
-          w, [&](int64_t first, std::span<std::byte> to) { return packs_->read(*kept, first, to); });
-      if (filled) return advance(t.bytes);
-      packs_->give_up(filled.error());
+    if (auto kept = packs_->find(t.name, w.format, w.rows, w.cols); kept.size() == packed.size()) {
+      device_.adopt(w, kept);
+      return advance(t.bytes);
     }
   for (int64_t i = 0; i < parts && faults_.empty(); ++i) pack(t, w, i * rows, rows, i * padded(rows));
   if (packs_ && faults_.empty()) packs_->keep(t.name, w.format, w.rows, w.cols, packed);

@@ -72,7 +72,7 @@ class Loader {
   void advance(uint64_t bytes);  // so many bytes of the file more are loaded
   std::vector<float> floats(const std::string& name, std::vector<int64_t> shape);
   // All of a tensor's weights: `parts` matrices of `rows` rows, each from a tile row of its own on.
-  void load(const TensorEntry& t, const Weight& w, int64_t parts, int64_t rows);
+  void load(const TensorEntry& t, Weight& w, int64_t parts, int64_t rows);
   // Packs rows [from, from + rows) of the tensor from row `to` of the weight on.
   void pack(const TensorEntry& t, const Weight& w, int64_t from, int64_t rows, int64_t to);
   Weight weight(const std::string& name, int64_t rows, int64_t cols);

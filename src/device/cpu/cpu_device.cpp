@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <sys/mman.h>
 
 #include "base/math.h"
 
@@ -12,42 +11,28 @@ namespace {
 constexpr int64_t kPieceValues = 8192;  // elementwise work worth handing to another thread
 constexpr int64_t kPiecesPerThread = 8, kProductPieces = 32;  // of a product: the last one is waited for
 
+constexpr int64_t kPieceBytes = 256 << 10;  // of a file, read and packed together
+constexpr int64_t kFetchedAhead = 8192;     // bytes that kernels fetch behind the last weight
+
 int64_t up(int64_t n, int64_t d) { return (n + d - 1) / d; }
 
 }  // namespace
 
-CpuDevice::~CpuDevice() {
-  for (auto [p, bytes] : mappings_) munmap(p, size_t(bytes));
-}
-
 bool CpuDevice::settle(int64_t scratch_bytes) {
   planning_ = false;
-  weight_bytes_ = 0;
-  return arena_.reserve(std::max<int64_t>(scratch_bytes, 4096));
-}
-
-std::byte* CpuDevice::allocate_bytes(int64_t bytes) {
-  weight_bytes_ += bytes;
-  if (planning_) return nullptr;
-  constexpr int64_t kPage = 4096;
-  bytes = up(bytes + kPage, kPage) * kPage;  // a page more: kernels fetch ahead
-  void* p = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  CHECK(p != MAP_FAILED);  // the planner has refused what does not fit
-  madvise(p, size_t(bytes), MADV_HUGEPAGE);
-  mappings_.emplace_back(p, bytes);
-  return static_cast<std::byte*>(p);
+  return weights_.reserve(weights_.used() + kFetchedAhead) &&
+         vectors_.reserve(std::max<int64_t>(vectors_.used(), 4096)) &&
+         arena_.reserve(std::max<int64_t>(scratch_bytes, 4096));
 }
 
 Weight CpuDevice::allocate(Format format, int64_t rows, int64_t cols) {
   const FormatInfo& f = info(format);
   Weight w{nullptr, format, rows, cols, cols / f.block_values * f.tile_bytes};
-  w.tiles = allocate_bytes(up(rows, kLanes) * w.tile_row_bytes);
+  w.tiles = weights_.take<std::byte>(up(rows, kLanes) * w.tile_row_bytes);
   return w;
 }
 
-float* CpuDevice::allocate_floats(int64_t n) {
-  return reinterpret_cast<float*>(allocate_bytes(n * int64_t(sizeof(float))));
-}
+float* CpuDevice::allocate_floats(int64_t n) { return vectors_.take<float>(n); }
 
 // Each thread reads and packs tile rows of its own, so reading and packing go on side by side.
 Result<std::optional<BadValue>> CpuDevice::pack(const Weight& w, int64_t first_row, int64_t rows,
@@ -55,7 +40,7 @@ Result<std::optional<BadValue>> CpuDevice::pack(const Weight& w, int64_t first_r
   CHECK(first_row % kLanes == 0 && first_row + rows <= up(w.rows, kLanes) * kLanes && !planning_);
   const FormatInfo& f = info(w.format);
   const int64_t n = w.cols / f.block_values, row_bytes = n * f.block_bytes;
-  const int64_t group = up(kPieceBytes / 4, kLanes * row_bytes) * kLanes, pieces = up(rows, group);
+  const int64_t group = up(kPieceBytes, kLanes * row_bytes) * kLanes, pieces = up(rows, group);
   std::vector<std::optional<BadValue>> bad(static_cast<size_t>(pieces));
   std::vector<Status> read(static_cast<size_t>(pieces), Ok{});
   pool_.run(pieces, [&](int64_t i) {
@@ -86,15 +71,10 @@ std::span<const std::byte> CpuDevice::packed(const Weight& w) const {
   return {w.tiles, size_t(up(w.rows, kLanes) * w.tile_row_bytes)};
 }
 
-Status CpuDevice::fill(const Weight& w, const ReadAt& packed) {
-  const int64_t bytes = up(w.rows, kLanes) * w.tile_row_bytes, pieces = up(bytes, kPieceBytes);
-  std::vector<Status> read(static_cast<size_t>(pieces), Ok{});
-  pool_.run(pieces, [&](int64_t i) {
-    const int64_t first = i * kPieceBytes;
-    read[size_t(i)] = packed(first, {w.tiles + first, size_t(std::min(kPieceBytes, bytes - first))});
-  });
-  for (Status& s : read) TRY(std::move(s));
-  return Ok{};
+// What was allocated is never touched, so it takes no memory.
+void CpuDevice::adopt(Weight& w, std::span<const std::byte> packed) {
+  CHECK(packed.size() == this->packed(w).size());
+  w.tiles = const_cast<std::byte*>(packed.data());  // tiles are only read from now on
 }
 
 Tensor CpuDevice::scratch(int64_t rows, int64_t cols) {

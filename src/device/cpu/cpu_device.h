@@ -17,7 +17,6 @@ namespace invar::cpu {
 class CpuDevice final : public Device {
  public:
   CpuDevice(const KernelTable& kernels, int threads) : kernels_(kernels), pool_(threads) {}
-  ~CpuDevice() override;
 
   // Ends planning: weights are allocated from now on, and steps have this much scratch.  False: no memory.
   bool settle(int64_t scratch_bytes);
@@ -28,9 +27,9 @@ class CpuDevice final : public Device {
   Result<std::optional<BadValue>> pack(const Weight& w, int64_t first_row, int64_t rows,
                                        const ReadAt& blocks) override;
   std::span<const std::byte> packed(const Weight& w) const override;
-  Status fill(const Weight& w, const ReadAt& packed) override;
+  void adopt(Weight& w, std::span<const std::byte> packed) override;
   float* allocate_floats(int64_t n) override;
-  int64_t weight_bytes() const override { return weight_bytes_; }
+  int64_t weight_bytes() const override { return weights_.used() + vectors_.used(); }
 
   void begin_step() override { arena_.reset(); }
   Tensor scratch(int64_t rows, int64_t cols) override;
@@ -63,7 +62,6 @@ class CpuDevice final : public Device {
   void combine(Tensor x, const Routing& routing, Tensor shared, Tensor gate, Tensor y) override;
 
  private:
-  std::byte* allocate_bytes(int64_t bytes);
   // row(r) for each row; rows of `cols` values are grouped so that a piece is worth a hand-over.
   template <class Row>
   void for_rows(int64_t rows, int64_t cols, Row row);
@@ -95,10 +93,9 @@ class CpuDevice final : public Device {
 
   const KernelTable& kernels_;
   ThreadPool pool_;
+  Arena weights_, vectors_;  // apart: weights that are adopted must not be touched by what lies between
   Arena arena_;
   bool planning_ = true;
-  int64_t weight_bytes_ = 0;
-  std::vector<std::pair<void*, int64_t>> mappings_;
 };
 
 }  // namespace invar::cpu

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Invar and llama.cpp on the same file, one after the other, round after round, so that both see the same machine.
+"""Invar and other engines on the same file, one after the other, round after round, so that all see the same machine.
 
     make test                        (once: fetches llama.cpp's libraries for the tests)
     bench/beside.py MODEL.gguf [--rounds 5] [--threads 2] [--prompt 512] [--generate 32]
+                    [--ik PATH/llama-bench] [--no-llama] [--prefix "taskset -c 0,1"]
 
 Prints a table of tokens per second (median, least and most over the rounds) and the median of the ratios of each round.
-The generated tokens follow the prompt, so their depth is its length in both programs.
+The generated tokens follow the prompt, so their depth is its length in all programs.  ik_llama.cpp is a program that you
+built; both of its modes run, with and without run-time repacking.
 """
 import argparse
 import json
+import shlex
 import statistics
 import subprocess
 import sys
@@ -17,18 +20,30 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def output(a, *command):
+    command = shlex.split(a.prefix) + [str(x) for x in command]
+    text = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    return json.loads("\n".join(line for line in text.splitlines() if not line.startswith("WARNING")))
+
+
 def ours(a):
     """{test: tokens per second}, and the machine as our program saw it."""
-    command = [a.invar, "bench", a.model, "-p", a.prompt, "-n", a.generate, "-d", f"0,{a.prompt}", "-r", 1, "--threads", a.threads, "--json"]
-    j = json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True).stdout)
+    j = output(a, a.invar, "bench", a.model, "-p", a.prompt, "-n", a.generate, "-d", f"0,{a.prompt}", "-r", 1, "--threads", a.threads, "--json")
     wanted = {(f"pp{a.prompt}", 0), (f"tg{a.generate}", a.prompt)}
     return {r["test"]: r["tok_s"]["median"] for r in j["results"] if (r["test"], r["depth"]) in wanted}, j["machine"]
 
 
-def theirs(a):
-    command = [a.python, ROOT / "tests/oracle/llama.py", "bench", a.model, a.threads, a.prompt, a.generate, 1]
-    j = json.loads(subprocess.run(list(map(str, command)), check=True, capture_output=True).stdout)
+def llama(a):
+    j = output(a, a.python, ROOT / "tests/oracle/llama.py", "bench", a.model, a.threads, a.prompt, a.generate, 1)
     return {test: v["median"] for test, v in j.items()}
+
+
+def ik(repack):
+    def run(a):
+        rows = output(a, a.ik, "-m", a.model, "-t", a.threads, "-p", a.prompt, "-n", 0, "-gp", f"{a.prompt},{a.generate}", "-r", 1, "-rtr", repack, "-o", "json")
+        return {f"tg{a.generate}" if "tg" in r["test"] else f"pp{a.prompt}": r["avg_ts"] for r in rows}
+
+    return run
 
 
 def spread(values):
@@ -44,18 +59,27 @@ def main():
     p.add_argument("--generate", type=int, default=32)
     p.add_argument("--invar", default=str(ROOT / "build/invar"))
     p.add_argument("--python", default=str(ROOT / "build/venv/bin/python"), help="one that has numpy")
+    p.add_argument("--ik", help="llama-bench of ik_llama.cpp")
+    p.add_argument("--no-llama", action="store_true", help="without llama.cpp")
+    p.add_argument("--prefix", default="", help="put before each command")
     a = p.parse_args()
-    rows, bandwidth, machine = {}, [], {}
+    peers = {} if a.no_llama else {"llama.cpp": llama}
+    if a.ik:
+        peers |= {"ik_llama.cpp": ik(0), "ik_llama.cpp -rtr": ik(1)}
+    rates, bandwidth, machine = {}, [], {}
     for number in range(a.rounds):
         print(f"round {number + 1} of {a.rounds}", file=sys.stderr)
-        (mine, machine), other = ours(a), theirs(a)
+        mine, machine = ours(a)
         bandwidth.append(machine["read_gb_s"])
-        for test in mine:
-            rows.setdefault(test, []).append((mine[test], other[test]))
+        for name, result in [("Invar", mine)] + [(name, run(a)) for name, run in peers.items()]:
+            for test, rate in result.items():
+                rates.setdefault(test, {}).setdefault(name, []).append(rate)
     print(f"{machine['cpu']}, {a.threads} threads, {machine['isa']}, read {spread(bandwidth)} GB/s, {a.rounds} rounds\n")
-    print("| test | Invar tok/s | llama.cpp tok/s | ratio |\n| --- | --- | --- | --- |")
-    for test, pairs in rows.items():
-        print(f"| {test} | {spread([x for x, _ in pairs])} | {spread([y for _, y in pairs])} | {spread([x / y for x, y in pairs])} |")
+    print("| test | program | tok/s | Invar's ratio |\n| --- | --- | --- | --- |")
+    for test, by_name in rates.items():
+        for name, values in by_name.items():
+            ratio = "" if name == "Invar" else spread([x / y for x, y in zip(by_name["Invar"], values)])
+            print(f"| {test} | {name} | {spread(values)} | {ratio} |")
 
 
 if __name__ == "__main__":

@@ -91,15 +91,28 @@ template <class V, class Fmt, class Tiles, int kTiles, int kRows>
       const typename V::I offset = V::set_int(-Fmt::kOffset * codes);
       for (int t = 0; t < kTiles; ++t) sum[t][m] = offset;
     }
-    unrolled<8 / kParts>([&](auto i) __attribute__((always_inline)) {
-      constexpr int kGroup = decltype(part)::value * (8 / kParts) + decltype(i)::value;
-      typename V::B code[kTiles];
-      for (int t = 0; t < kTiles; ++t) code[t] = w.template codes<kGroup>(t, s);
-      for (int m = 0; m < kRows; ++m) {
-        const auto four = V::four(x[m].code + 4 * kGroup);
+    // Where a tier multiplies into 16 bits, several groups are added there before they are widened.
+    constexpr int kGroups = 8 / kParts, kTogether = V::groups_of_16_bits(Fmt::kBits, kGroups);
+    unrolled<kGroups / kTogether>([&](auto run) __attribute__((always_inline)) {
+      typename V::S products[kTiles][kRows];
+      unrolled<kTogether>([&](auto i) __attribute__((always_inline)) {
+        constexpr int kGroup =
+            decltype(part)::value * kGroups + decltype(run)::value * kTogether + decltype(i)::value;
+        typename V::B code[kTiles];
+        for (int t = 0; t < kTiles; ++t) code[t] = w.template codes<kGroup>(t, s);
+        for (int m = 0; m < kRows; ++m) {
+          const auto four = V::four(x[m].code + 4 * kGroup);
+          for (int t = 0; t < kTiles; ++t) {
+            if constexpr (kTogether == 1)
+              sum[t][m] =
+                  Fmt::kBits > 7 ? V::dot(sum[t][m], code[t], four) : V::dot7(sum[t][m], code[t], four);
+            else V::template multiply_16<i == 0>(products[t][m], code[t], four);
+          }
+        }
+      });
+      if constexpr (kTogether > 1)
         for (int t = 0; t < kTiles; ++t)
-          sum[t][m] = Fmt::kBits > 7 ? V::dot(sum[t][m], code[t], four) : V::dot7(sum[t][m], code[t], four);
-      }
+          for (int m = 0; m < kRows; ++m) sum[t][m] = V::add_16(sum[t][m], products[t][m]);
     });
     typename V::F scale[kTiles], minimum[kTiles];
     for (int t = 0; t < kTiles; ++t) {

@@ -179,6 +179,25 @@ struct Avx2 {
             _mm256_add_epi32(acc.b, _mm256_madd_epi16(_mm256_maddubs_epi16(w.b, codes), one))};
   }
 
+  // 16-bit sums of products with codes below 2^bits; so many groups of four fit, a power of two.
+  using S = I;
+  static constexpr int groups_of_16_bits(int bits, int most) {
+    int n = 1;
+    while (2 * n <= most && 2 * n * 2 * ((1 << bits) - 1) * 127 <= 32767) n *= 2;
+    return n;
+  }
+  template <bool first>
+  static void multiply_16(S& sum, B w, __m256i codes) {
+    const S products = {_mm256_maddubs_epi16(w.a, codes), _mm256_maddubs_epi16(w.b, codes)};
+    if constexpr (first) sum = products;
+    else sum = {_mm256_add_epi16(sum.a, products.a), _mm256_add_epi16(sum.b, products.b)};
+  }
+  static I add_16(I acc, S sum) {
+    __m256i one = _mm256_set1_epi16(1);
+    return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(sum.a, one)),
+            _mm256_add_epi32(acc.b, _mm256_madd_epi16(sum.b, one))};
+  }
+
   template <class Tile>
   static void fetch_ahead(const Tile& tile, int s, int n) {
     constexpr int kLines = (int(sizeof(Tile)) + 63) / 64, kTiles = 4096 / int(sizeof(Tile)) + 2;

@@ -114,6 +114,9 @@ struct Avx512 {
   static I dot(I acc, B w, __m512i codes) { return _mm512_dpbusd_epi32(acc, w, codes); }
   static I dot7(I acc, B w, __m512i codes) { return _mm512_dpbusd_epi32(acc, w, codes); }
 
+  struct S {};  // products go into 32 bits at once
+  static constexpr int groups_of_16_bits(int, int) { return 1; }
+
   template <class Tile>
   static void fetch_ahead(const Tile& tile, int s, int n) {
     constexpr int kLines = (int(sizeof(Tile)) + 63) / 64, kTiles = 4096 / int(sizeof(Tile)) + 2;

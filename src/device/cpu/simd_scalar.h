@@ -213,6 +213,10 @@ struct Scalar {
   }
   static I dot7(const I& acc, const B& w, int32_t codes) { return dot(acc, w, codes); }
 
+  // How many groups of four products may be added in 16 bits (simd_avx2.h); 1: they go into 32 at once.
+  struct S {};
+  static constexpr int groups_of_16_bits(int, int) { return 1; }
+
   // Fetches part s of n of the tile a few kilobytes behind `tile`.
   template <class Tile>
   static void fetch_ahead(const Tile&, int, int) {}

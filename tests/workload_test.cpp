@@ -174,7 +174,7 @@ TEST(BenchWorkload, OwnAnswersAreNotReadAgain) {
 TEST(BenchWorkload, OneDigestHoweverItRuns) {
   for (const char* shape : {"qwen35:tiny", "llama:tiny"})
     for (const char* workload : {"shared --users 6", "chat --users 4 --turns 2"}) {
-      const std::string flags = std::string("--workload ") + workload + " --scale 0.05 --json ";
+      const std::string flags = std::string("--workload ") + workload + " --scale 0.02 --json ";
       const json want = bench(shape, flags + "--threads 1 --parallel 1").parsed();
       EXPECT_GT(want["cached_share"], 0.3) << shape << workload;
       for (const char* how :

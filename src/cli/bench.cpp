@@ -10,6 +10,7 @@
 #include "base/machine.h"
 #include "base/rng.h"
 #include "cli/bench_machine.h"
+#include "cli/bench_workload.h"
 #include "cli/command.h"
 #include "cli/settings.h"
 #include "device/timed_device.h"
@@ -394,12 +395,16 @@ std::string page(const Report& r, const ModelFile& file) {
 Result<int> run(std::span<const std::string> arguments) {
   if (std::find(arguments.begin(), arguments.end(), "--machine") != arguments.end())
     return bench_machine(arguments);
+  if (std::any_of(arguments.begin(), arguments.end(),
+                  [](const std::string& a) { return a == "--workload" || a.starts_with("--workload="); }))
+    return bench_workload(arguments);
   Flags f;
   Options options("bench MODEL [options]",
                   "Speed of prompts and of generation, and the share of the memory's speed that it is.",
                   {"invar bench model.gguf",
                    "invar bench model.gguf -p 1,4,8,512 -n 128 -d 0,4096 -r 5 --threads 8 --json",
-                   "invar bench model.gguf --ops -p 512 -n 32", "invar bench --machine"});
+                   "invar bench model.gguf --ops -p 512 -n 32", "invar bench model.gguf --workload agent",
+                   "invar bench --machine"});
   describe(options, f);
   if (TRY(parse(options, arguments))) return 0;
   const Plan plan = TRY(Plan::of(f));

@@ -198,6 +198,47 @@ TEST_P(Reuse, SavedStatesAreUsedOrItIsAnError) {
   EXPECT_EQ(r->pool().used_bytes(), 0);
 }
 
+// Saved by one engine, used by the next on the folder, whatever became of all else that is there.
+TEST_P(Reuse, SavedStatesOutliveTheEngine) {
+  const std::string folder = new_folder();
+  auto r = runner({2, 64, 4, 1200, 3}), plain = runner({});
+  EngineOptions options;
+  options.cache_folder = folder;
+  options.cache_disk_bytes = 1;  // nothing stays but what is saved
+  Question start{random_tokens(333, 1, r->vocab()), 3, {}}, longer = start;
+  longer.prompt.resize(345, 4);
+  auto ask_saved = [&](const StateKey& key, const Question& question, const char* save_as, const char* from) {
+    Engine engine(*r, options, key);
+    Heard heard;
+    Request request = request_of(question);
+    request.save_as = save_as;
+    request.from = from;
+    request.on_event = [&](const Event& e) {
+      hear(e, heard);
+      return true;
+    };
+    EXPECT_TRUE(engine.submit(std::move(request)));
+    engine.run_until_idle();
+    expect_nothing_lives(engine);
+    return heard;
+  };
+  expect_same(plain_answer(*plain, start), ask_saved({}, start, "start", ""), "saves");
+  const Heard heard = ask_saved({}, longer, "", "start");
+  expect_same(plain_answer(*plain, longer), heard, "goes on");
+  EXPECT_EQ(heard.usage.cached_tokens, 333);
+  EXPECT_EQ(heard.usage.prompt_rows, 12);
+  StateKey other;
+  other.numerics = 9;
+  EXPECT_EQ(ask_saved(other, longer, "", "start").error->code, Code::Unsupported);
+  EXPECT_EQ(ask_saved({}, start, "", "start").error->code, Code::BadRequest);
+  EXPECT_EQ(ask_saved({}, longer, "", "nothing").error->code, Code::NotFound);
+  std::filesystem::resize_file(folder + "/saved/start.saved", 5000);
+  const Heard damaged = ask_saved({}, longer, "", "start");
+  ASSERT_TRUE(damaged.error);
+  EXPECT_NE(damaged.error->where.find("start"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 // Many long answers at once on memory for a few of them.
 TEST_P(Reuse, PushedOutAndBack) {
   Setting s;

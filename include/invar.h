@@ -78,7 +78,8 @@ typedef struct invar_request {
   const char* const* stop; /* texts that end the answer, and are not part of it */
   int64_t stops;
   int32_t priority;
-  double deadline_s;   /* 0: none */
+  double deadline_s; /* 0: none */
+  /* Names are 1 to 100 letters, digits, '.', '_', '-', and do not begin with '.'. */
   const char* save_as; /* the state behind the prompt is kept by this name, or the request fails; NULL: not */
   const char* from;    /* starts from the state of this name, or fails; NULL: from whatever is known */
 } invar_request;
@@ -116,8 +117,27 @@ void invar_event_init(invar_event* event);
 /* 1: the next event; 0: none came in that time (below 0: waits for one). */
 int invar_poll(invar_engine* engine, invar_event* event, double timeout_s);
 
-/* Forgets a saved state; 0: there is none of that name. */
-int invar_release(invar_engine* engine, const char* name);
+/* Saved states: invar_request.save_as writes one, .from starts from one.  With a cache folder they are kept
+ * there until they are released, and later engines and processes find them; else as long as the engine is. */
+typedef struct invar_saved {
+  size_t size;
+  char name[104];
+  char model[68]; /* fingerprint of the model it belongs to, 64 hexadecimal digits */
+  int64_t tokens, bytes;
+  int64_t saved_at;  /* seconds since 1970; 0: not known */
+  invar_error error; /* INVAR_OK; else the file is damaged, and only the name is known */
+} invar_saved;
+
+void invar_saved_init(invar_saved* saved);
+
+/* How many there are, by name, and the first `room` of them; `list` has elements of the size that the first
+ * says.  -1: `error` says why. */
+int64_t invar_list_saved(invar_engine* engine, invar_saved* list, int64_t room, invar_error* error);
+/* The text of one, which a prompt that starts from it has to begin with; as invar_tokenize. */
+int64_t invar_saved_tokens(invar_engine* engine, const char* name, int32_t* tokens, int64_t room,
+                           invar_error* error);
+/* Forgets one.  1: done; 0: there is none of that name; -1: `error` says why. */
+int invar_release(invar_engine* engine, const char* name, invar_error* error);
 
 typedef struct invar_statistics {
   size_t size;

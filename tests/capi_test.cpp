@@ -1,5 +1,6 @@
 // The C API: the example as a program of its own, then what it does not show.
 #include <cstdio>
+#include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
@@ -16,10 +17,11 @@ class CApi : public testing::Test {
   CApi() : path_(write_alphabet_model()) {}
   ~CApi() override { std::remove(path_.c_str()); }
 
-  void open(int32_t parallel = 4) {
+  void open(int32_t parallel = 4, const char* folder = nullptr) {
     invar_options options;
     invar_options_init(&options);
     options.parallel = parallel;
+    options.cache_folder = folder;
     options.memory_bytes = 64 << 20;
     options.context = 4000;
     engine_ = invar_open(path_.c_str(), &options, &error_);
@@ -120,11 +122,47 @@ TEST_F(CApi, SavesAndRestores) {
   invar_event e = finish(submit("abcdefg", 1, nullptr, "start"));
   EXPECT_EQ(e.finish, INVAR_LENGTH);
   EXPECT_EQ(e.cached_tokens, 6);
-  EXPECT_EQ(invar_release(engine_, "start"), 1);
-  EXPECT_EQ(invar_release(engine_, "start"), 0);
+  EXPECT_EQ(invar_release(engine_, "start", nullptr), 1);
+  EXPECT_EQ(invar_release(engine_, "start", nullptr), 0);
   e = finish(submit("abcdefg", 1, nullptr, "start"));
   EXPECT_EQ(e.finish, INVAR_FAILED);
   EXPECT_EQ(e.error.code, INVAR_NOT_FOUND);
+}
+
+TEST_F(CApi, SavedStatesAreFoundByALaterEngine) {
+  const std::string folder = testing::TempDir() + "capi-saved-" + std::to_string(getpid());
+  for (int turn = 0; turn < 2; ++turn) {
+    open(4, folder.c_str());
+    if (turn == 0) finish(submit("abcdef", 0, "start")), finish(submit("xy", 0, "end"));
+    invar_saved list[2];
+    invar_saved_init(&list[0]);
+    ASSERT_EQ(invar_list_saved(engine_, nullptr, 0, &error_), 2) << error_.text;
+    ASSERT_EQ(invar_list_saved(engine_, list, 2, &error_), 2) << error_.text;
+    EXPECT_STREQ(list[0].name, "end");
+    EXPECT_STREQ(list[1].name, "start");
+    EXPECT_EQ(list[1].tokens, 6);
+    EXPECT_GT(list[1].bytes, 6 * 4);
+    EXPECT_GT(list[1].saved_at, 1'600'000'000);
+    EXPECT_EQ(std::string(list[1].model).size(), 64u);
+    EXPECT_EQ(list[1].error.code, INVAR_OK);
+    int32_t tokens[9];
+    ASSERT_EQ(invar_saved_tokens(engine_, "start", tokens, 9, &error_), 6) << error_.text;
+    EXPECT_EQ(tokens[5], 'f');
+    const invar_event e = finish(submit("abcdefg", 1, nullptr, "start"));
+    EXPECT_EQ(e.finish, INVAR_LENGTH) << e.error.text;
+    EXPECT_EQ(e.cached_tokens, 6);
+    invar_close(engine_);
+    engine_ = nullptr;
+  }
+  open(4, folder.c_str());
+  EXPECT_EQ(invar_release(engine_, "start", &error_), 1);
+  EXPECT_EQ(invar_release(engine_, "start", &error_), 0);
+  EXPECT_EQ(invar_release(engine_, "../start", &error_), -1);
+  EXPECT_EQ(error_.code, INVAR_BAD_REQUEST);
+  EXPECT_EQ(submit("abcdefg", 1, nullptr, "a/b"), 0u);
+  EXPECT_EQ(finish(submit("abcdefg", 1, nullptr, "start")).error.code, INVAR_NOT_FOUND);
+  EXPECT_EQ(invar_saved_tokens(engine_, "start", nullptr, 0, &error_), -1);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_F(CApi, AnOlderCallersStructsAreShorter) {

@@ -141,6 +141,10 @@ TEST(Cli, WrongUsageIsStatus2AndSaysWhat) {
       {{"run", m, "-p", "x", "--logit-bias", "5"}, {"--logit-bias", "ID:VALUE"}},
       {{"run", m, "-p", "x", "--raw", "--system", "y"}, {"--system"}},
       {{"run", m, "-p", "x", "--config", "/nowhere/at/all.toml"}, {"--config"}},
+      {{"run", m, "-p", "x", "--save-as", "y"}, {"--save-as", "--cache-dir"}},
+      {{"run", m, "-p", "x", "--from", "../y", "--cache-dir", "/nowhere"}, {"--from", "name"}},
+      {{"run", m, "-p", "x", "--from", "y", "--cache-dir", "/nowhere", "--system", "z"}, {"--system"}},
+      {{"states"}, {"--cache-dir"}},
       {{"template", m}, {"--messages"}},
       {{"inspect", m, "more"}, {"more"}},
   };
@@ -425,6 +429,49 @@ TEST(Cli, TokensComeFromFlagOrFile) {
   std::ofstream(path) << "97 ninety";
   expect_refused(invar({"logits", model(), "--token-file", path}), 2, {path, "'ninety'"});
   std::remove(path.c_str());
+}
+
+TEST(Cli, AConversationIsSavedAndGoesOnInAnotherProcess) {
+  const std::string folder = scratch_path("states");
+  auto turn = [&](const std::string& question, std::vector<std::string> more, int status = 0) {
+    more.insert(more.begin(), {"run", model(), "-p", question, "--temperature", "0", "--json", "-q",
+                               "--cache-dir", folder});
+    const Outcome o = invar(more);
+    EXPECT_EQ(o.status, status) << o.err;
+    return o.parsed();
+  };
+  json first = turn("x", {"--save-as", "trip", "-n", "3"});
+  EXPECT_EQ(first["output"]["text"], "bcd");
+  const int64_t saved = first["prompt"]["tokens"].get<int64_t>() + 3;
+  EXPECT_EQ(first["saved"]["tokens"], saved);
+  EXPECT_EQ(first["from"], nullptr);
+  json second = turn("yy", {"--from", "trip", "--save-as", "trip2", "-n", "2"});
+  EXPECT_EQ(second["prompt"]["cached_tokens"], saved);
+  // <|im_end|> \n <|im_start|> user \n yy <|im_end|> \n <|im_start|> assistant \n
+  EXPECT_EQ(second["prompt"]["tokens"], saved + 1 + 1 + 1 + 4 + 1 + 2 + 1 + 1 + 1 + 9 + 1);
+  EXPECT_EQ(second["output"]["text"], "bc");
+  json raw = turn("w", {"--from", "trip2", "--raw", "-n", "2"});
+  EXPECT_EQ(raw["prompt"]["tokens"], second["saved"]["tokens"].get<int64_t>() + 1);
+  EXPECT_EQ(raw["output"]["text"], "xy");
+
+  std::filesystem::resize_file(folder + "/saved/trip.saved", 300);
+  json list = invar({"states", "--cache-dir", folder, "--json"}).parsed()["states"];
+  ASSERT_EQ(list.size(), 2u);
+  EXPECT_EQ(list[0]["name"], "trip");
+  EXPECT_TRUE(list[0].contains("error"));
+  EXPECT_EQ(list[1]["name"], "trip2");
+  EXPECT_EQ(list[1]["tokens"], second["saved"]["tokens"]);
+  EXPECT_EQ(list[1]["fingerprint"].get<std::string>().size(), 64u);
+  EXPECT_EQ(list[1]["saved_at"].get<std::string>().substr(0, 2), "20");
+  EXPECT_EQ(turn("x", {"--from", "trip"}, 3)["error"]["code"], "bad_file");
+  EXPECT_EQ(invar({"states", "--cache-dir", folder, "--forget", "trip"}).status, 0);
+  const Outcome gone = invar({"states", "--cache-dir", folder, "--forget", "trip"});
+  expect_refused(gone, 3, {"trip", "none"});
+  turn("x", {"--from", "trip"}, 3);
+  const Outcome table = invar({"states", "--cache-dir", folder});
+  EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 1) << table.out;
+  EXPECT_EQ(table.out.rfind("trip2  ", 0), 0u) << table.out;
+  std::filesystem::remove_all(folder);
 }
 
 TEST(Cli, TokenizeAndBack) {

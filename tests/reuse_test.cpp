@@ -2,11 +2,13 @@
 // away or pushed out in between, its tokens and its logits are those of the request alone.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <random>
 
+#include "base/file.h"
 #include "questions.h"
 
 namespace invar {
@@ -198,6 +200,47 @@ TEST_P(Reuse, SavedStatesAreUsedOrItIsAnError) {
   EXPECT_EQ(r->pool().used_bytes(), 0);
 }
 
+// Saved by one engine, used by the next on the folder, whatever became of all else that is there.
+TEST_P(Reuse, SavedStatesOutliveTheEngine) {
+  const std::string folder = new_folder();
+  auto r = runner({2, 64, 4, 1200, 3}), plain = runner({});
+  EngineOptions options;
+  options.cache_folder = folder;
+  options.cache_disk_bytes = 1;  // nothing stays but what is saved
+  Question start{random_tokens(333, 1, r->vocab()), 3, {}}, longer = start;
+  longer.prompt.resize(345, 4);
+  auto ask_saved = [&](const StateKey& key, const Question& question, const char* save_as, const char* from) {
+    Engine engine(*r, options, key);
+    Heard heard;
+    Request request = request_of(question);
+    request.save_as = save_as;
+    request.from = from;
+    request.on_event = [&](const Event& e) {
+      hear(e, heard);
+      return true;
+    };
+    EXPECT_TRUE(engine.submit(std::move(request)));
+    engine.run_until_idle();
+    expect_nothing_lives(engine);
+    return heard;
+  };
+  expect_same(plain_answer(*plain, start), ask_saved({}, start, "start", ""), "saves");
+  const Heard heard = ask_saved({}, longer, "", "start");
+  expect_same(plain_answer(*plain, longer), heard, "goes on");
+  EXPECT_EQ(heard.usage.cached_tokens, 333);
+  EXPECT_EQ(heard.usage.prompt_rows, 12);
+  StateKey other;
+  other.numerics = 9;
+  EXPECT_EQ(ask_saved(other, longer, "", "start").error->code, Code::Unsupported);
+  EXPECT_EQ(ask_saved({}, start, "", "start").error->code, Code::BadRequest);
+  EXPECT_EQ(ask_saved({}, longer, "", "nothing").error->code, Code::NotFound);
+  std::filesystem::resize_file(folder + "/saved/start.saved", 5000);
+  const Heard damaged = ask_saved({}, longer, "", "start");
+  ASSERT_TRUE(damaged.error);
+  EXPECT_NE(damaged.error->where.find("start"), std::string::npos);
+  std::filesystem::remove_all(folder);
+}
+
 // Many long answers at once on memory for a few of them.
 TEST_P(Reuse, PushedOutAndBack) {
   Setting s;
@@ -313,6 +356,126 @@ TEST_P(Reuse, TurnsReadOnlyWhatIsNew) {
     turn(other, length > 2 * kG ? 1 : 0, "after a cancel");
     expect_nothing_lives(engine);
   }
+}
+
+// In the file, where the number stands behind its name and type.
+void set_context(const std::string& path, uint32_t context) {
+  std::string bytes = read_file(path, uint64_t(1) << 32).take();
+  const std::string name = ".context_length";
+  const size_t at = bytes.find(name) + name.size() + 4;
+  ASSERT_LT(at + 4, bytes.size());
+  std::memcpy(&bytes[at], &context, sizeof context);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// A1 B1 A2 B2 A3 B3: two conversations that share their first half, in turn.
+TEST_P(Reuse, ConversationsInTurn) {
+  const bool long_one = std::string(GetParam()) == "qwen35:tiny";
+  std::vector<int64_t> lengths = {16, 63, 64, 65, 200, 900};
+  if (long_one) lengths.insert(lengths.end(), {3000, 6000});
+  set_context(path_, 8192);
+  file_ = ModelFile::open(path_).take();
+  auto r = runner({2, 512, 4, 7000, 40}), plain = runner({2, 512, 1, 7000, 2});
+  for (int64_t length : lengths) {
+    Engine engine(*r, {});
+    const std::vector<Token> half = random_tokens(length / 2, 7, r->vocab());
+    std::vector<Question> talks(2);
+    for (uint32_t i : {0, 1}) {
+      talks[i] = {half, 24, {}};
+      talks[i].sampling.temperature = 0;
+      auto own = random_tokens(length - length / 2, 100 + i, r->vocab());
+      own[0] = Token(i);
+      talks[i].prompt.insert(talks[i].prompt.end(), own.begin(), own.end());
+    }
+    for (int turn = 0; turn < 3; ++turn)
+      for (uint32_t i : {0, 1}) {
+        Question& q = talks[i];
+        const Heard heard = answer(engine, q);
+        const std::string where =
+            std::string(i ? "B" : "A") + std::to_string(turn + 1) + " of " + std::to_string(length);
+        if (turn < 2 || length < 6000) expect_same(plain_answer(*plain, q), heard, where);
+        const int64_t before = turn > 0 ? int64_t(q.prompt.size()) - 37 - 24 : 0;
+        EXPECT_GE(heard.usage.cached_tokens, before) << where;
+        q.prompt.insert(q.prompt.end(), heard.tokens.begin(), heard.tokens.end());
+        const auto more = random_tokens(37, uint32_t(turn) * 2 + i, r->vocab());
+        q.prompt.insert(q.prompt.end(), more.begin(), more.end());
+      }
+    expect_nothing_lives(engine);
+  }
+}
+
+// Snapshots end inside a page while their owner, and the other choices, write on in it and the disk's thread
+// reads it.
+TEST_P(Reuse, ASnapshotInAPageThatIsWrittenOn) {
+  const std::string folder = new_folder();
+  auto r = runner({2, 64, 4, 1200, 8}), plain = runner({});
+  for (const std::string& where : {std::string(), folder}) {
+    EngineOptions options;
+    options.cache_folder = where;
+    Engine engine(*r, options);
+    Question q{random_tokens(85, 4, r->vocab()), 100, {}};
+    q.marks = {66, 70, 84};
+    q.n = 3;
+    std::vector<Heard> heard(3);
+    Request request = request_of(q);
+    request.save_as = "inside";
+    request.on_event = [&](const Event& e) {
+      hear(e, heard[size_t(e.choice)]);
+      return true;
+    };
+    ASSERT_TRUE(engine.submit(std::move(request)));
+    engine.run_until_idle();
+    for (int i = 0; i < 3; ++i) {
+      Question one = q;
+      one.sampling.choice = i;
+      expect_same(plain_answer(*plain, one), heard[size_t(i)], "choice " + std::to_string(i));
+    }
+    for (int turn = 0; turn < 2; ++turn) {
+      Question longer{q.prompt, 5, {}};
+      longer.prompt.resize(90, 9);
+      Request next = request_of(longer);
+      next.from = "inside";
+      Heard last;
+      next.on_event = [&](const Event& e) {
+        hear(e, last);
+        return true;
+      };
+      ASSERT_TRUE(engine.submit(std::move(next)));
+      engine.run_until_idle();
+      expect_same(plain_answer(*plain, longer), last, "goes on");
+      EXPECT_GE(last.usage.cached_tokens, 85);
+      engine.forget();
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// Cancelled after any number of steps, with snapshots that wait for the disk: those stay what they are.
+TEST_P(Reuse, CancelledWhileItsSnapshotsWait) {
+  const std::string folder = new_folder();
+  auto r = runner({2, 64, 4, 1200, 4}), plain = runner({});
+  EngineOptions options;
+  options.cache_folder = folder;
+  Question q{random_tokens(400, 21, r->vocab()), 10, {}};
+  q.marks = {70, 140, 210, 280, 350};
+  const Heard want = plain_answer(*plain, q);
+  for (int steps = 0; steps < 14; ++steps) {
+    Engine engine(*r, options);
+    Heard heard;
+    const uint64_t id = ask(engine, q, heard);
+    for (int i = 0; i < steps; ++i) engine.step();
+    engine.cancel(id);
+    engine.step();
+    EXPECT_EQ(heard.ends, 1) << steps;
+    expect_nothing_lives(engine);
+    engine.forget();
+    expect_same(want, answer(engine, q), "after " + std::to_string(steps) + " steps");
+    if (steps % 3 == 2) std::filesystem::remove_all(folder);
+  }
+  EXPECT_EQ(r->pool().used_bytes(), 0);
+  Engine engine(*r, options);
+  expect_same(want, answer(engine, q), "another engine");
+  std::filesystem::remove_all(folder);
 }
 
 // A system prompt that all share is kept after its second use.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,6 +15,7 @@
 namespace invar {
 namespace {
 
+constexpr std::string_view kPart = ".part";
 constexpr size_t kMaxRead = size_t{1} << 30;  // one pread moves at most 2 GiB less a page
 
 const char* kind_of(mode_t mode) {
@@ -105,7 +108,7 @@ Result<NewFile> NewFile::create(const std::string& path) {
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     return Error{Code::Io, path,
                  std::string("expected a regular file to replace, found ") + kind_of(status.st_mode)};
-  const std::string part = path + "." + std::to_string(::getpid()) + ".part";
+  const std::string part = path + "." + std::to_string(::getpid()) + std::string(kPart);
   const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (descriptor < 0) return io_error(part, "create the file");
   return NewFile(descriptor, path, part);
@@ -154,6 +157,14 @@ Status NewFile::finish_as(const std::string& path) {
   if (::rename(part_.c_str(), path.c_str()) != 0) return io_error(path, "move the file to its name");
   part_.clear();
   return Ok{};
+}
+
+bool is_abandoned(std::string_view name) {
+  if (!name.ends_with(kPart)) return false;
+  name.remove_suffix(kPart.size());
+  const std::string digits(name.substr(name.rfind('.') + 1));
+  const long pid = std::strtol(digits.c_str(), nullptr, 10);
+  return pid <= 0 || pid == ::getpid() || (::kill(pid_t(pid), 0) != 0 && errno == ESRCH);
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t limit_bytes) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -61,6 +62,10 @@ class NewFile {
   std::string path_, part_;
   std::vector<std::byte> buffer_;
 };
+
+// The name of a new file that a process left unfinished when it died.  One of our own number is from an
+// earlier life.
+bool is_abandoned(std::string_view name);
 
 // The whole of a small file; more than `limit_bytes` is an error.
 Result<std::string> read_file(const std::string& path, uint64_t limit_bytes);

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -179,6 +180,28 @@ Result<uint64_t> submit(invar_engine& e, const invar_request& r) {
   return e.engine->submit(std::move(request));
 }
 
+// What the work gives, done on the engine's thread between two steps.
+template <class Work>
+auto on_loop(invar_engine& e, const Work& work) {
+  std::promise<decltype(work())> promise;
+  auto result = promise.get_future();
+  e.engine->post([&] { promise.set_value(work()); });
+  return result.get();
+}
+
+invar_saved saved_of(const SavedInfo& info) {
+  invar_saved saved;
+  init(&saved);
+  put(saved.name, info.name);
+  put(saved.model, info.model);
+  saved.tokens = info.tokens;
+  saved.bytes = info.bytes;
+  saved.saved_at = info.saved_at;
+  saved.error.code = INVAR_OK;
+  if (info.damage) tell(&saved.error, *info.damage);
+  return saved;
+}
+
 Result<std::vector<Token>> chat_tokens(const Chat& chat, const char* messages, const char* options) {
   ChatInput input;
   input.messages = TRY(parse_ordered_json(messages ? messages : "", "messages"));
@@ -261,18 +284,30 @@ int invar_poll(invar_engine* engine, invar_event* event, double timeout_s) {
   return 1;
 }
 
-int invar_release(invar_engine* engine, const char* name) {
-  std::mutex mutex;
-  std::condition_variable done;
-  int found = -1;
-  engine->engine->post([&] {
-    std::lock_guard lock(mutex);
-    found = engine->engine->tree().unpin(name);
-    done.notify_all();
-  });
-  std::unique_lock lock(mutex);
-  done.wait(lock, [&] { return found >= 0; });
-  return found;
+void invar_saved_init(invar_saved* saved) { init(saved); }
+
+int64_t invar_list_saved(invar_engine* engine, invar_saved* list, int64_t room, invar_error* error) {
+  const auto saved = on_loop(*engine, [&] { return engine->engine->saved(); });
+  if (!saved) return tell(error, saved.error()), -1;
+  const int64_t count = std::clamp<int64_t>(room, 0, int64_t(saved->size()));
+  const size_t size = count > 0 ? list->size : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    auto* to = reinterpret_cast<invar_saved*>(reinterpret_cast<char*>(list) + size * size_t(i));
+    to->size = size;
+    write(to, saved_of((*saved)[size_t(i)]));
+  }
+  return int64_t(saved->size());
+}
+
+int64_t invar_saved_tokens(invar_engine* engine, const char* name, int32_t* tokens, int64_t room,
+                           invar_error* error) {
+  return give(on_loop(*engine, [&] { return engine->engine->saved_tokens(name); }), tokens, room, error);
+}
+
+int invar_release(invar_engine* engine, const char* name, invar_error* error) {
+  const auto released = on_loop(*engine, [&] { return engine->engine->release(name); });
+  if (!released) return tell(error, released.error()), -1;
+  return *released;
 }
 
 void invar_statistics_init(invar_statistics* statistics) { init(statistics); }

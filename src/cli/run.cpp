@@ -16,6 +16,7 @@ struct Flags {
   int64_t most = -1;
   bool raw = false;
   std::vector<std::string> stops;
+  std::string save_as, from;
   Voice voice;
   EngineOptions engine;
   uint64_t seed = 0;
@@ -36,7 +37,24 @@ void describe(Options& o, Flags& f) {
   add_sampling(o, f.sampling);
   add_engine(o, f.engine, f.seed);
   add_cache(o, f.engine);
+  o.text("--save-as", f.save_as, "NAME",
+         "Keep the conversation in --cache-dir by this name, answer included");
+  o.text("--from", f.from, "NAME", "Go on from the conversation of this name");
   add_voice(o, f.voice);
+}
+
+Status check_flags(const Flags& f) {
+  if (f.raw && !f.system.empty()) return Error{Code::Usage, "--system", "expected a chat, found --raw"};
+  for (const auto& [flag, name] : {std::pair("--save-as", &f.save_as), std::pair("--from", &f.from)}) {
+    if (name->empty()) continue;
+    if (f.engine.cache_folder.empty()) return Error{Code::Usage, flag, "expected --cache-dir, found none"};
+    if (f.talks()) return Error{Code::Usage, flag, "expected a question by -p, -f or standard input"};
+    if (Status plain = check_state_name(*name); !plain)
+      return Error{Code::Usage, flag, plain.error().message};
+  }
+  if (!f.from.empty() && !f.system.empty())
+    return Error{Code::Usage, "--system", "expected none, the conversation of --from has begun"};
+  return Ok{};
 }
 
 // The tokens of the prompt: refused if empty, or longer than the context.
@@ -44,7 +62,11 @@ Result<std::vector<Token>> prompt_of(const Flags& f, const ModelFile& file, cons
   std::string text = TRY(read_text(f.prompt, f.file));
   if (text.empty()) return Error{Code::Usage, "prompt", "expected a text, found an empty one"};
   std::vector<Token> tokens;
-  if (f.raw) {
+  if (!f.from.empty()) {
+    tokens = TRY(SavedState::open(saved_folder(f.engine.cache_folder), f.from)).tokens();
+    const auto more = TRY(f.raw ? chat.tokenizer().encode(text, AddedTokens::User) : chat.next_turn(text));
+    tokens.insert(tokens.end(), more.begin(), more.end());
+  } else if (f.raw) {
     tokens = TRY(chat.raw_prompt(text));
   } else {
     ChatInput input;
@@ -58,6 +80,25 @@ Result<std::vector<Token>> prompt_of(const Flags& f, const ModelFile& file, cons
   return tokens;
 }
 
+// What was read and answered, as the state of a request that asks for no more.
+Status save(Engine& engine, const std::string& name, std::vector<Token> text,
+            const std::vector<Token>& answer) {
+  Request request;
+  request.prompt = std::move(text);
+  request.prompt.insert(request.prompt.end(), answer.begin(), answer.end());
+  request.max_tokens = 0;
+  request.save_as = name;
+  std::optional<Error> failure;
+  request.on_event = [&](const Event& e) {
+    failure = e.error;
+    return true;
+  };
+  TRY(engine.submit(std::move(request)));
+  engine.run_until_idle();
+  if (failure) return *std::move(failure);
+  return Ok{};
+}
+
 Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, const SamplingParams& params,
              const std::vector<Token>& prompt, const Told& told, double load_s) {
   auto name = file.keys().text_or("general.name", "");
@@ -68,7 +109,9 @@ Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, c
                 {"fingerprint", runner.fingerprint().empty() ? Json(nullptr) : Json(runner.fingerprint())}};
   j["numerics"] = kNumericsVersion;
   j["version"] = version();
-  j["prompt"] = {{"tokens", prompt.size()}, {"tokens_sha256", hex(digest_tokens(prompt))}};
+  j["prompt"] = {{"tokens", prompt.size()},
+                 {"cached_tokens", told.usage.cached_tokens},
+                 {"tokens_sha256", hex(digest_tokens(prompt))}};
   j["output"] = {{"text", told.text},
                  {"token_ids", told.tokens},
                  {"tokens", told.tokens.size()},
@@ -85,6 +128,10 @@ Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, c
                  {"weights_bytes", runner.memory().weights_bytes},
                  {"state_bytes", runner.memory().state_bytes}};
   j["draft"] = nullptr;
+  j["from"] = f.from.empty() ? Json(nullptr) : Json(f.from);
+  j["saved"] = f.save_as.empty()
+                   ? Json(nullptr)
+                   : Json({{"name", f.save_as}, {"tokens", prompt.size() + told.tokens.size()}});
   add_settings(j["settings"], runner, params.seed);
   add_settings(j["settings"], params);
   j["settings"]["stop"] = f.stops;
@@ -101,7 +148,7 @@ Result<int> run(std::span<const std::string> arguments) {
                    "invar run model.gguf --raw --temperature 0 --json < story.txt"});
   describe(options, f);
   if (TRY(parse(options, arguments))) return 0;
-  if (f.raw && !f.system.empty()) return Error{Code::Usage, "--system", "expected a chat, found --raw"};
+  TRY(check_flags(f));
 
   auto start = std::chrono::steady_clock::now();
   ModelFile file = TRY(open_model(f.model));
@@ -127,7 +174,10 @@ Result<int> run(std::span<const std::string> arguments) {
   double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, ask}, f.voice);
 
-  Told told = TRY(tell(*engine, chat, ask(prompt), f.stops, !f.voice.json, f.voice));
+  Request request = ask(prompt);
+  request.from = f.from;
+  Told told = TRY(tell(*engine, chat, std::move(request), f.stops, !f.voice.json, f.voice));
+  if (!f.save_as.empty()) TRY(save(*engine, f.save_as, prompt, told.tokens));
   TRY(f.voice.json ? say_json(json_of(f, file, engine->runner(), params, prompt, told, load_s)) : say("\n"));
   if (!f.voice.quiet) note(summary(told));
   return told.finish == Finish::Cancelled ? status_of(Code::Cancelled) : 0;

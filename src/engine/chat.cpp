@@ -142,6 +142,18 @@ Result<std::vector<Token>> Chat::prompt(const ChatInput& input) const {
   return tokenizer_.encode_marked(TRY(render(input, true)));
 }
 
+Result<std::vector<Token>> Chat::next_turn(std::string_view question) const {
+  constexpr std::string_view kAnswer = "The-answer-before";  // the template shows where it ends
+  ChatInput input;
+  input.messages = {message("user", "-"), message("assistant", kAnswer), message("user", question)};
+  const std::string text = TRY(render(input, true));
+  const size_t at = text.find(kAnswer);
+  if (at == text.npos)
+    return Error{Code::Unsupported, "tokenizer.chat_template",
+                 "expected a chat template that shows the answers before, found one that does not"};
+  return tokenizer_.encode_marked(std::string_view(text).substr(at + kAnswer.size()));
+}
+
 std::string AnswerText::finish() {
   if (stopped()) return {};
   std::string shown = stops_.push(stream_.finish());

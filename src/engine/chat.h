@@ -40,6 +40,9 @@ class Chat {
   // strings they stay text.
   Result<std::string> prompt_text(const ChatInput& input) const;
   Result<std::vector<Token>> prompt(const ChatInput& input) const;
+  // What follows the tokens of an answer, as the template has it: the end of its turn, the next question, and
+  // the beginning of the answer to that.
+  Result<std::vector<Token>> next_turn(std::string_view question) const;
 
  private:
   Chat(Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}

@@ -26,13 +26,25 @@ SchedulerLimits limits_of(ModelRunner& runner, const EngineOptions& options) {
 }
 
 // What makes a state on disk mean the same: the model, and how its state is stored.
-Result<Digest> key_of(const ModelFile& file, const ModelRunner& runner) {
+Result<StateKey> key_of(const ModelFile& file, const ModelRunner& runner) {
+  const std::string model = runner.fingerprint().empty() ? TRY(fingerprint_of(file)) : runner.fingerprint();
   Sha256 key;
-  key.update(runner.fingerprint().empty() ? TRY(fingerprint_of(file)) : runner.fingerprint());
+  key.update(model);
   key.update(runner.settings().kv);
   for (const StateSpec& s : runner.layout())
     for (int64_t n : {int64_t(s.kind), s.bytes}) key.update(std::as_bytes(std::span(&n, 1)));
-  return key.finish();
+  return StateKey{key.finish(), model, kNumericsVersion};
+}
+
+Status check_begins(std::span<const Token> prompt, std::span<const Token> saved, const std::string& name) {
+  if (saved.size() < prompt.size() && std::equal(saved.begin(), saved.end(), prompt.begin())) return Ok{};
+  return Error{Code::BadRequest, name,
+               "expected a prompt that begins with the " + std::to_string(saved.size()) +
+                   " tokens of the saved state and goes on, found another"};
+}
+
+Error no_state(const std::string& name) {
+  return {Code::NotFound, name, "expected a saved state of this name, found none"};
 }
 
 }  // namespace
@@ -48,7 +60,6 @@ struct Engine::Active {
   std::unique_ptr<SequenceState> state;            // none: it waits
   int64_t last_snapshot = 0;                       // where its state was kept last, or came from
   int64_t known = 0;                               // where it left what was known
-  Snapshot saved;                                  // where it has to start
   std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
   TokenUsage usage;
   Sha256 digest;
@@ -74,21 +85,26 @@ struct Engine::Active {
 Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const EngineOptions& options,
                                              const OpenListener& listener) {
   auto runner = TRY(ModelRunner::open(file, options, listener));
-  Digest key{};
+  StateKey key;
   if (!options.cache_folder.empty()) key = TRY(key_of(file, *runner));
   auto engine = std::make_unique<Engine>(*runner, options, key);
   engine->own_runner_ = std::move(runner);
   return engine;
 }
 
-Engine::Engine(ModelRunner& runner, const EngineOptions& options, const Digest& key)
-    : runner_(runner), options_(options), scheduler_(limits_of(runner, options)), tree_(runner.pool()) {
+Engine::Engine(ModelRunner& runner, const EngineOptions& options, const StateKey& key)
+    : runner_(runner),
+      options_(options),
+      key_(key),
+      scheduler_(limits_of(runner, options)),
+      tree_(runner.pool()) {
   if (!options_.cache_folder.empty()) {
+    saved_folder_ = saved_folder(options_.cache_folder);
     DiskStoreOptions disk;
     disk.folder = options_.cache_folder;
     disk.budget_bytes = options_.cache_disk_bytes;
-    disk.key = key;
-    disk.numerics = kNumericsVersion;
+    disk.key = key.key;
+    disk.numerics = key.numerics;
     disk.log = options_.log;
     store_ = DiskStore::open(runner.pool(), disk);
   }
@@ -121,6 +137,8 @@ Result<uint64_t> Engine::submit(Request request) {
     return Error{Code::BadRequest, "n",
                  "expected 1 to " + std::to_string(kMostChoices) + ", found " + std::to_string(request.n)};
   TRY(check_sampling(request.sampling, runner_.vocab()));
+  for (const std::string* name : {&request.save_as, &request.from})
+    if (!name->empty()) TRY(check_state_name(*name));
   std::sort(request.marks.begin(), request.marks.end());
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_;
@@ -257,22 +275,32 @@ void Engine::begin(Submitted& s) {
                          std::make_move_iterator(choices.end()));
   scheduler_.add(first.ticket());
   active_[first.id] = std::move(choices[0]);
-  if (Status found = find_saved(first); !found) finish(first.id, Finish::Failed, found.error());
 }
 
-// The state that the request has to start from, if it names one.
-Status Engine::find_saved(Active& a) {
+// The state that the request names, or a longer one that is known; position 0: it names none.
+Result<Snapshot> Engine::find_saved(const Active& a, PrefixTree::Match& match) {
   const std::string& name = a.request.from;
-  if (name.empty()) return Ok{};
-  auto pin = tree_.pinned(name);
-  if (!pin) return Error{Code::NotFound, name, "expected a saved state of this name, found none"};
-  if (pin->tokens.size() >= a.tokens.size() ||
-      !std::equal(pin->tokens.begin(), pin->tokens.end(), a.tokens.begin()))
-    return Error{Code::BadRequest, name,
-                 "expected a prompt that begins with the " + std::to_string(pin->tokens.size()) +
-                     " tokens of the saved state and goes on, found another"};
-  a.saved = pin->snapshot;
-  return Ok{};
+  if (name.empty() || a.began) return Snapshot{};
+  if (saved_folder_.empty()) {
+    const auto pin = tree_.pinned(name);
+    if (!pin) return no_state(name);
+    TRY(check_begins(a.tokens, pin->tokens, name));
+    return pin->snapshot;
+  }
+  const SavedState state = TRY(SavedState::open(saved_folder_, name));
+  TRY(state.check(key_, runner_.pool()));
+  TRY(check_begins(a.tokens, state.tokens(), name));
+  if (match.snapshot.position >= int64_t(state.tokens().size())) return match.snapshot;
+  for (;;) {
+    auto loaded = state.load(runner_.pool());
+    if (loaded) {
+      if (options_.reuse) tree_.insert(state.tokens(), *loaded);
+      match.known = std::max(match.known, loaded->position);
+      ++counts_.from_disk;
+      return loaded;
+    }
+    if (loaded.error().code != Code::NoRoom || !make_room(state.state_bytes())) return loaded;
+  }
 }
 
 void Engine::admit() {
@@ -282,18 +310,21 @@ void Engine::admit() {
                                use.sets.kept * use.sets.each_bytes;
     const auto id = scheduler_.admit(free_bytes);
     if (!id) return;
-    if (start(*active_[*id])) continue;
-    if (scheduler_.running() > 1) return scheduler_.preempt(*id);
-    finish(*id, Finish::Failed, Error{Code::NoRoom, "state", "expected room for a sequence, found none"});
+    Active& a = *active_[*id];
+    const Status started = start(a);
+    if (started) continue;
+    if (started.error().code == Code::NoRoom && scheduler_.running() > 1) return scheduler_.preempt(*id);
+    finish(*id, Finish::Failed, started.error());
   }
 }
 
-// Gives it a state, at the longest prefix that is known.  False: there is no room now.
-bool Engine::start(Active& a) {
+// Gives it a state, at the longest prefix that is known.  NoRoom: there is none now.
+Status Engine::start(Active& a) {
   PrefixTree::Match match;
   if (options_.reuse || a.began) match = tree_.match(a.tokens);
   restore_from_disk(a, match);
-  if (a.saved.position > match.snapshot.position) match.snapshot = a.saved;
+  const Snapshot saved = TRY(find_saved(a, match));
+  if (saved.position > match.snapshot.position) match.snapshot = saved;
   auto make = [&] {
     do
       a.state = match.snapshot ? SequenceState::make(runner_.pool(), match.snapshot) : runner_.new_sequence();
@@ -301,11 +332,11 @@ bool Engine::start(Active& a) {
     return a.state != nullptr;
   };
   if (!make()) {
-    if (scheduler_.running() > 1) return false;
-    match.snapshot = a.saved;  // its own prefix may hold the room
-    if (!make()) return false;
+    const Error no_room{Code::NoRoom, "state", "expected room for a sequence, found none"};
+    if (scheduler_.running() > 1) return no_room;
+    match.snapshot = saved;  // its own prefix may hold the room
+    if (!make()) return no_room;
   }
-  a.saved = {};
   if (!a.began) {
     a.began = true;
     a.began_at = seconds();
@@ -318,7 +349,7 @@ bool Engine::start(Active& a) {
   }
   a.last_snapshot = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
-  return true;
+  return Ok{};
 }
 
 void Engine::restore_from_disk(Active& a, PrefixTree::Match& match) {
@@ -447,10 +478,11 @@ void Engine::after_pass(Active& a, int64_t before) {
       now == a.known || std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
   const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
   const bool cut = border && now - a.last_snapshot >= kLeastGap;
-  if (at_prompt_end && !a.request.save_as.empty() && !save(a)) {
-    a.outcome = Finish::Failed;
-    a.failure = Error{Code::NoRoom, a.request.save_as, "expected room for the state to save, found none"};
-  }
+  if (at_prompt_end && !a.request.save_as.empty())
+    if (Status saved = save(a); !saved) {
+      a.outcome = Finish::Failed;
+      a.failure = saved.error();
+    }
   std::vector<std::unique_ptr<Active>> followers;
   if (a.chosen || a.outcome != Finish::Running) followers.swap(a.followers);
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
@@ -485,11 +517,38 @@ void Engine::keep(Active& a, bool on_disk) {
   tree_.insert(a.read(), std::move(*snapshot));
 }
 
-bool Engine::save(Active& a) {
+Status Engine::save(Active& a) {
+  const std::string& name = a.request.save_as;
   auto snapshot = a.state->snapshot();
   if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
-  if (snapshot) tree_.pin(a.request.save_as, a.read(), std::move(*snapshot));
-  return snapshot.has_value();
+  if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
+  if (!saved_folder_.empty())
+    return write_saved(saved_folder_, name, key_, a.read(), *snapshot, runner_.pool());
+  tree_.pin(name, a.read(), std::move(*snapshot));
+  return Ok{};
+}
+
+Result<std::vector<SavedInfo>> Engine::saved() const {
+  if (!saved_folder_.empty()) return list_saved(saved_folder_);
+  std::vector<SavedInfo> list;
+  for (const std::string& name : tree_.pins()) {
+    const Snapshot snapshot = tree_.pinned(name)->snapshot;
+    list.push_back({name, key_.model, snapshot.position, snapshot.bytes(runner_.pool())});
+  }
+  return list;
+}
+
+Result<std::vector<Token>> Engine::saved_tokens(const std::string& name) const {
+  TRY(check_state_name(name));
+  if (!saved_folder_.empty()) return TRY(SavedState::open(saved_folder_, name)).tokens();
+  auto pin = tree_.pinned(name);
+  if (!pin) return no_state(name);
+  return std::move(pin->tokens);
+}
+
+Result<bool> Engine::release(const std::string& name) {
+  if (!saved_folder_.empty()) return forget_saved(saved_folder_, name);
+  return tree_.unpin(name);
 }
 
 // Keeps the state that ends here.

@@ -19,6 +19,7 @@
 #include "engine/scheduler.h"
 #include "state/disk_store.h"
 #include "state/prefix_tree.h"
+#include "state/saved_states.h"
 
 namespace invar {
 
@@ -49,9 +50,8 @@ class Engine {
  public:
   static Result<std::unique_ptr<Engine>> open(const ModelFile& file, const EngineOptions& options,
                                               const OpenListener& listener = {});
-  // Over a runner that outlives it, and whose state it has for itself.  `key`: what the store knows the
-  // model by.
-  Engine(ModelRunner& runner, const EngineOptions& options, const Digest& key = {});
+  // Over a runner that outlives it, and whose state it has for itself.  `key`: what files know the model by.
+  Engine(ModelRunner& runner, const EngineOptions& options, const StateKey& key = {});
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -75,6 +75,11 @@ class Engine {
   PrefixTree& tree() { return tree_; }
   void drain();  // until all that is kept on disk is written
 
+  // Saved states, see Request: in the cache folder if there is one, else in memory until the engine ends.
+  Result<std::vector<SavedInfo>> saved() const;                            // by name
+  Result<std::vector<Token>> saved_tokens(const std::string& name) const;  // NotFound: none of that name
+  Result<bool> release(const std::string& name);                           // false: none of that name
+
  private:
   struct Active;
   struct Submitted {
@@ -89,7 +94,7 @@ class Engine {
   void take_inbox();
   void begin(Submitted& submitted);
   void admit();
-  bool start(Active& a);
+  Status start(Active& a);
   void restore_from_disk(Active& a, PrefixTree::Match& match);
   int64_t next_cut(const Active& a) const;
   bool reserve(Active& a, int64_t rows);
@@ -99,8 +104,8 @@ class Engine {
   Result<Token> choose_from(Active& a, std::span<const float> logits);
   void after_pass(Active& a, int64_t before);
   void take_token(Active& a, Token token);
-  Status find_saved(Active& a);
-  bool save(Active& a);
+  Result<Snapshot> find_saved(const Active& a, PrefixTree::Match& match);
+  Status save(Active& a);
   void keep(Active& a, bool on_disk);
   void keep_frozen(Active& a, bool on_disk);
   bool tell(Active& a, std::span<const Token> tokens, Finish finish, std::optional<Error> error = {});
@@ -110,6 +115,8 @@ class Engine {
   std::unique_ptr<ModelRunner> own_runner_;
   ModelRunner& runner_;
   EngineOptions options_;
+  StateKey key_;
+  std::string saved_folder_;  // empty: saved states are in the tree
   Scheduler scheduler_;
   PrefixTree tree_;
   std::unique_ptr<DiskStore> store_;

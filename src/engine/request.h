@@ -61,8 +61,10 @@ struct Request {
   int priority = 0;            // higher is served earlier
   double deadline_s = std::numeric_limits<double>::infinity();  // from now on
   bool digest = false;
-  std::string save_as;  // the state behind the prompt is kept by this name, or the request fails
-  std::string from;     // starts from the state of this name, whose text begins the prompt, or fails
+  // The state behind the prompt is kept by this name, on the disk before the first token if the engine has a
+  // folder; or the request fails.
+  std::string save_as;
+  std::string from;  // starts from the state of this name, whose text begins the prompt, or fails
   // Called on the engine's thread; must not block.  After each pass over the prompt, for each token, and for
   // each choice once with its finish, last.  False after a token: enough, the answer ends with StopString.
   std::function<bool(const Event&)> on_event = {};

@@ -81,12 +81,18 @@ std::vector<Planned> Scheduler::plan() const {
     room = std::clamp(pace_.rows() - answers, std::min(limits_.least_piece, limits_.prompt_rows),
                       limits_.prompt_rows);
   room = std::min(room, most_rows() - answers);
+  const size_t first = rows.size();
+  const int64_t own = std::max(room / 2, std::min(limits_.least_piece, room));  // of the first, not lent
   for (const Entry& e : running_) {
     const Ticket& t = e.ticket;
-    if (one_row(t) || room == 0) continue;
-    const int64_t n = std::min({room, t.tokens - t.position, t.cut - t.position});
+    if (one_row(t)) continue;
+    const int64_t left = t.tokens - t.position;
+    const int64_t lends = rows.size() > first ? std::max<int64_t>(0, rows[first].rows - own) : 0;
+    const int64_t n = std::min({left <= room + lends ? left : room, left, t.cut - t.position});
+    if (n == 0) continue;
+    if (n > room) rows[first].rows -= n - room;
+    room -= std::min(n, room);
     rows.push_back({t.id, n});
-    room -= n;
   }
   return rows;
 }

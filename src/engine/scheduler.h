@@ -4,9 +4,11 @@
 // One order rules all: a request of priority p stands where one of priority 0 would that had come p *
 // priority_s earlier.  The queue is served in that order and nobody is passed over, so a request waits only
 // for those before it, and of a priority d above its own only those that came within d * priority_s after it.
-// Every running answer gets its row in every step; the first prompt gets at least `least_piece` rows (or what
-// is left of it, or up to its cut), so both end.  Who is pushed out when memory ends is the last in the
-// order, and keeps its place in the queue: the first always goes on.
+// Every running answer gets its row in every step; the first prompt gets at least `least_piece` rows and half
+// of the step's (or what is left of it, or up to its cut), so both end.  The other half it lends to those
+// behind it that are short enough to end with that, so that a short prompt need not wait for a long one.  Who
+// is pushed out when memory ends is the last in the order, and keeps its place in the queue: the first always
+// goes on.
 #pragma once
 
 #include <cstdint>

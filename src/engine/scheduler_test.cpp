@@ -272,6 +272,35 @@ TEST(Scheduler, AnswersComeBeforePromptsAndKeepTheirPace) {
   EXPECT_EQ(rows_of(), (std::vector<int64_t>{1004, 3100})) << "no answer waits; a piece ends at its cut";
 }
 
+TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
+  SchedulerLimits limits;
+  limits.prompt_rows = 512;
+  Scheduler s(limits);
+  const std::pair<int64_t, int64_t> prompts[] = {
+      {5000, 9000}, {300, 9000}, {100, 9000}, {150, 40}, {20, 9000}};
+  for (uint64_t id = 1; const auto& [tokens, cut] : prompts) {
+    s.add(ticket(id, tokens));
+    ASSERT_EQ(s.admit(0), id);
+    s.update(id++, tokens, 0, cut, false);
+  }
+  auto rows_of = [&]() {
+    std::vector<int64_t> list;
+    for (const Planned& p : s.plan()) list.push_back(int64_t(p.id) * 1000 + p.rows);
+    return list;
+  };
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1352, 3100, 4040, 5020})) << "the second is too long for a half";
+  s.update(1, 5000, 4900, 9000, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2300, 3100, 4012})) << "the last gets what is left";
+  ASSERT_TRUE(s.remove(4));
+  s.update(1, 5000, 0, 9000, false);
+  s.update(5, 21, 20, 9000, true);
+  s.learn(512, 4);
+  s.update(3, 100, 84, 9000, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{5001, 1031})) << "of 31 rows the first keeps the least piece";
+  s.update(3, 100, 85, 9000, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{5001, 1016, 3015}));
+}
+
 TEST(Scheduler, AdmitsWhileThereIsRoomForAllThatRun) {
   SchedulerLimits limits;
   limits.page_bytes = 10, limits.fixed_bytes = 5, limits.growth = 64;

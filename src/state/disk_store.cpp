@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <dirent.h>
@@ -42,14 +41,6 @@ std::optional<std::pair<std::string, std::string>> own_name(std::string_view fil
                                                     extension.starts_with(std::string(kBlob) + '.')));
   if (!ours) return {};
   return std::pair(std::string(digits), std::string(extension));
-}
-
-// A file that a process left unfinished when it died.  One of our own number is from an earlier life.
-bool abandoned(const std::string& extension) {
-  if (!extension.ends_with(kPart)) return false;
-  const size_t dot = extension.find('.', 1);
-  const long pid = std::strtol(extension.c_str() + dot + 1, nullptr, 10);
-  return pid <= 0 || pid == getpid() || (kill(pid_t(pid), 0) != 0 && errno == ESRCH);
 }
 
 struct OwnFile {
@@ -160,7 +151,7 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
   int64_t bytes = 0, latest = 0, damaged = 0, foreign = 0;
   std::unordered_set<std::string> heads;
   for (const OwnFile& file : files) {
-    if (first && abandoned(file.extension)) {
+    if (first && is_abandoned(file.extension)) {
       unlink((options.folder + "/" + file.name + file.extension).c_str());
       continue;
     }

@@ -5,14 +5,16 @@
 #include <cstring>
 #include <zstd.h>
 
+#include "base/check.h"
+
 namespace invar {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the files are little-endian");
 
-constexpr char kStateMagic[] = "invstate", kBlobMagic[] = "invblob1";
+constexpr char kStateMagic[] = "invstate", kBlobMagic[] = "invblob1", kNoteMagic[] = "invsaved";
 constexpr uint32_t kFileVersion = 1;
-constexpr size_t kBlobHead = 24, kSigned = 144;
+constexpr size_t kBlobHead = 24, kSigned = 144, kModelDigits = 64, kNoteSigned = 88;
 constexpr int kLevel = 1;  // the writer must keep up with prefill; higher levels gain little on numbers
 
 template <class T>
@@ -108,6 +110,36 @@ std::vector<std::byte> head_file(StateHead head, std::span<const Token> tokens,
   put(out, 112, sha256(body));
   put(out, kSigned, sha256(out.first(kSigned)));
   return file;
+}
+
+std::vector<std::byte> note_bytes(const SavedNote& note) {
+  std::vector<std::byte> bytes(kNoteBytes);
+  const std::span<std::byte> out(bytes);
+  std::memcpy(bytes.data(), kNoteMagic, 8);
+  put(out, 8, kFileVersion);
+  put(out, 16, note.saved_at);
+  CHECK(note.model.size() == kModelDigits);
+  std::memcpy(&bytes[24], note.model.data(), kModelDigits);
+  put(out, kNoteSigned, sha256(out.first(kNoteSigned)));
+  return bytes;
+}
+
+Result<SavedNote> parse_note(std::span<const std::byte> bytes, const std::string& where) {
+  if (!starts_with(bytes, kNoteMagic)) return damaged(where, "expected a saved state, found something else");
+  if (bytes.size() < kNoteBytes)
+    return damaged(where, "expected at least 120 bytes, found " + std::to_string(bytes.size()));
+  if (const auto version = get<uint32_t>(bytes, 8); version != kFileVersion)
+    return Error{Code::Unsupported, where,
+                 "expected version " + std::to_string(kFileVersion) + " of the file, found " +
+                     std::to_string(version)};
+  if (sha256(bytes.first(kNoteSigned)) != get<Digest>(bytes, kNoteSigned))
+    return damaged(where, "the digest of the note does not match");
+  SavedNote note;
+  note.saved_at = get<int64_t>(bytes, 16);
+  note.model.assign(reinterpret_cast<const char*>(&bytes[24]), kModelDigits);
+  if (note.model.find_first_not_of("0123456789abcdef") != note.model.npos)
+    return damaged(where, "expected the fingerprint of a model, found something else");
+  return note;
 }
 
 std::vector<std::byte> pack_blob(std::span<const std::byte> bytes) {

@@ -15,6 +15,12 @@
 //
 //     0  8  "invblob1"      8  8  codec: 0 as it is, 1 zstd      16  8  bytes unpacked      24  -  the bytes
 //
+// A saved state is one file: a note, the bytes of a head file, then each page and the set, if there is one,
+// as 8 bytes for the length of a blob file and its bytes.  The note:
+//
+//     0  8  "invsaved"     12  4  0                               24 64  the model's fingerprint
+//     8  4  version        16  8  when: seconds since 1970        88 32  digest of bytes [0, 88)
+//
 // Digests are SHA-256: a page is looked up by content in a folder that others may write to, so two pages of
 // one name must not exist, and it is there for the model files already.
 #pragma once
@@ -31,7 +37,7 @@
 
 namespace invar {
 
-constexpr size_t kHeadBytes = 176;
+constexpr size_t kHeadBytes = 176, kNoteBytes = 120;
 constexpr int64_t kMostPositions = 1 << 24, kMostBlobBytes = int64_t(1) << 34;
 
 // A number for a text, token by token.  Finds candidates; the tokens themselves decide.
@@ -58,6 +64,14 @@ struct StateBody {
   std::vector<Digest> pages;
   std::vector<uint64_t> paths;
 };
+
+struct SavedNote {
+  int64_t saved_at = 0;
+  std::string model;  // 64 hexadecimal digits
+};
+
+Result<SavedNote> parse_note(std::span<const std::byte> bytes, const std::string& where);
+std::vector<std::byte> note_bytes(const SavedNote& note);
 
 // BadFile: damaged.  Unsupported: of another version, or not of ours.
 Result<StateHead> parse_head(std::span<const std::byte> bytes, const std::string& where);

@@ -1,0 +1,283 @@
+// Engines that die, disks that fill, folders that are shared or foreign: nothing of it shows in an answer.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <random>
+#include <set>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "questions.h"
+
+namespace invar {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Faults : public testing::Test {
+ protected:
+  Faults() : path_(tiny_model("qwen35:tiny")), file_(ModelFile::open(path_).take()) {
+    folder_ = testing::TempDir() + "faults-" + std::to_string(getpid());
+    fs::remove_all(folder_);
+    runner_ = runner();
+    // Conversations that begin alike: each goes on from another, or leaves it somewhere.
+    const std::vector<Token> text = random_tokens(400, 5, runner_->vocab());
+    for (int64_t n : {60, 130, 131, 200, 270, 330}) {
+      Question q{{text.begin(), text.begin() + n}, 6, {}};
+      if (n % 20 == 0) q.prompt.back() ^= 1;
+      q.sampling.temperature = 0;
+      q.marks = {n / 2};
+      want_.push_back(plain_answer(*runner_, q));
+      questions_.push_back(std::move(q));
+    }
+  }
+  ~Faults() override {
+    fs::remove_all(folder_);
+    std::remove(path_.c_str());
+  }
+
+  // One thread: a child has the same.
+  std::unique_ptr<ModelRunner> runner(const char* kv = "f16") {
+    RunnerOptions options;
+    options.threads = 1;
+    options.chunk = 128;
+    options.sequences = 3;
+    options.context = 600;
+    options.memory_bytes = int64_t(256) << 20;
+    options.kv = kv;
+    return ModelRunner::open(file_, options).take();
+  }
+  EngineOptions options(int64_t disk_bytes = 64 << 20) {
+    EngineOptions o;
+    o.cache_folder = folder_;
+    o.cache_disk_bytes = disk_bytes;
+    o.log = [this](const std::string& line) {
+      const std::lock_guard lock(mutex_);
+      lines_.push_back(line);
+    };
+    return o;
+  }
+
+  Heard ask_named(Engine& engine, const Question& q, const char* save_as, const char* from) {
+    Heard heard;
+    Request request = request_of(q);
+    request.save_as = save_as;
+    request.from = from;
+    request.on_event = [&heard](const Event& e) {
+      hear(e, heard);
+      return true;
+    };
+    EXPECT_TRUE(engine.submit(std::move(request)));
+    engine.run_until_idle();
+    return heard;
+  }
+  bool right(size_t i, const Heard& h) {
+    return h.ends == 1 && h.tokens == want_[i].tokens && h.logits == want_[i].logits;
+  }
+  void expect_all_right(Engine& engine, const std::string& where) {
+    for (size_t i = 0; i < questions_.size(); ++i)
+      EXPECT_TRUE(right(i, answer(engine, questions_[i]))) << where << ", question " << i;
+  }
+
+  // In a child: serves and checks until it is killed; leaves with a status only when something is wrong.
+  [[noreturn]] void serve_for_ever(uint32_t seed, int64_t disk_bytes) {
+    EngineOptions o = options(disk_bytes);
+    o.log = {};
+    std::mt19937 random(seed);
+    for (;;) {
+      Engine engine(*runner_, o);
+      for (int turn = 0; turn < 4; ++turn) {
+        std::vector<size_t> asked;
+        std::vector<Heard> heard(3);
+        for (Heard& h : heard) {
+          asked.push_back(random() % questions_.size());
+          ask(engine, questions_[asked.back()], h);
+        }
+        engine.run_until_idle();
+        for (size_t i = 0; i < heard.size(); ++i)
+          if (!right(asked[i], heard[i])) _exit(1);
+        const size_t saves = 1 + random() % 2;
+        if (!right(saves, ask_named(engine, questions_[saves], "kept", ""))) _exit(2);
+        if (random() % 2) engine.forget();
+      }
+    }
+  }
+
+  std::string path_, folder_;
+  ModelFile file_;
+  std::unique_ptr<ModelRunner> runner_;
+  std::vector<Question> questions_;
+  std::vector<Heard> want_;
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(Faults, KilledAtAnyMomentTheNextOneAnswersRight) {
+  std::mt19937 random(1);
+  int64_t from_disk = 0, from_saved = 0;
+  for (int turn = 0; turn < 200; ++turn) {
+    const int64_t disk_bytes = turn % 3 ? 64 << 20 : 1 << 20;
+    const pid_t child = fork();
+    if (child == 0) serve_for_ever(uint32_t(turn), disk_bytes);
+    usleep(useconds_t(random() % 60'000));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child found a wrong answer: " << WEXITSTATUS(status);
+
+    Engine engine(*runner_, options());
+    const size_t i = random() % questions_.size();
+    ASSERT_TRUE(right(i, answer(engine, questions_[i]))) << "turn " << turn << ", question " << i;
+    from_disk += engine.statistics().from_disk;
+    const auto saved = engine.saved_tokens("kept");
+    if (!saved) {
+      ASSERT_EQ(saved.error().code, Code::NotFound) << saved.error().message;
+      ASSERT_EQ(from_saved, 0) << "it was there";
+      continue;
+    }
+    const size_t which = *saved == questions_[1].prompt ? 1 : 2;
+    ASSERT_EQ(*saved, questions_[which].prompt);
+    Question longer = questions_[which];
+    longer.prompt.push_back(7);
+    const Heard heard = ask_named(engine, longer, "", "kept"), plain = plain_answer(*runner_, longer);
+    ASSERT_EQ(heard.tokens, plain.tokens) << (heard.error ? heard.error->message : "");
+    ASSERT_EQ(heard.logits, plain.logits);
+    ++from_saved;
+  }
+  EXPECT_GT(from_disk, 50);
+  EXPECT_GT(from_saved, 50);
+  {
+    Engine engine(*runner_,
+                  options());  // removes what the last one left; where states are saved, a save does
+    EXPECT_TRUE(right(1, ask_named(engine, questions_[1], "kept", "")));
+  }
+  for (const auto& file : fs::recursive_directory_iterator(folder_))
+    EXPECT_NE(file.path().extension(), ".part") << file.path();
+  EXPECT_TRUE(lines_.empty()) << lines_[0];
+}
+
+TEST_F(Faults, ADiskThatFillsWhileRunning) {
+  rlimit old{};
+  getrlimit(RLIMIT_FSIZE, &old);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  {
+    Engine engine(*runner_, options());
+    EXPECT_TRUE(right(0, answer(engine, questions_[0])));
+    engine.drain();
+    const rlimit small{100, old.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+    expect_all_right(engine, "full");
+    engine.drain();
+    const Heard saves = ask_named(engine, questions_[1], "kept", "");
+    engine.forget();
+    expect_all_right(engine, "full, forgotten");
+    engine.drain();
+    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
+    ASSERT_TRUE(saves.error) << "it cannot have been saved";
+    EXPECT_EQ(saves.error->code, Code::Io);
+    EXPECT_NE(saves.error->where.find("kept"), std::string::npos);
+    EXPECT_EQ(lines_.size(), 1u);
+    engine.forget();
+    expect_all_right(engine, "room again");
+    EXPECT_EQ(ask_named(engine, questions_[1], "kept", "").finish, Finish::Length);
+  }
+  std::signal(SIGXFSZ, handler);
+  Engine engine(*runner_, options());
+  expect_all_right(engine, "after it");
+  EXPECT_GT(engine.statistics().from_disk, 0);
+}
+
+// The child has no right to write where the superuser may, so the folder changes under it.
+TEST_F(Faults, AFolderThatTurnsReadOnlyWhileRunning) {
+  fs::create_directories(folder_);
+  fs::permissions(folder_, fs::perms(0777));
+  int told[2], answered[2];
+  ASSERT_EQ(pipe(told), 0);
+  ASSERT_EQ(pipe(answered), 0);
+  char byte = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    umask(0);
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
+    Engine engine(*runner_, options());
+    if (!right(3, answer(engine, questions_[3]))) _exit(1);
+    engine.drain();
+    if (write(told[1], "x", 1) != 1 || read(answered[0], &byte, 1) != 1) _exit(8);
+    for (size_t i = 0; i < questions_.size(); ++i)
+      if (!right(i, answer(engine, questions_[i]))) _exit(2);
+    engine.drain();
+    const Heard saves = ask_named(engine, questions_[1], "kept", "");
+    _exit(!saves.error || saves.error->code != Code::Io ? 3 : lines_.size() == 1 ? 0 : 4);
+  }
+  ASSERT_EQ(read(told[0], &byte, 1), 1);
+  fs::permissions(folder_, fs::perms(0555));
+  ASSERT_EQ(write(answered[1], "x", 1), 1);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  fs::permissions(folder_, fs::perms(0755));
+  for (int fd : {told[0], told[1], answered[0], answered[1]}) close(fd);
+  Engine engine(*runner_, options());
+  expect_all_right(engine, "after it");
+}
+
+TEST_F(Faults, TwoProcessesOnOneFolder) {
+  const pid_t child = fork();
+  if (child == 0) serve_for_ever(1, 1 << 20);
+  int64_t from_disk = 0;
+  for (int turn = 0; turn < 12; ++turn) {
+    Engine engine(*runner_, options(turn % 2 ? 1 << 20 : 64 << 20));
+    expect_all_right(engine, "turn " + std::to_string(turn));
+    engine.forget();
+    expect_all_right(engine, "forgotten, turn " + std::to_string(turn));
+    EXPECT_EQ(ask_named(engine, questions_[1 + turn % 2], "kept", "").finish, Finish::Length);
+    from_disk += engine.statistics().from_disk;
+  }
+  kill(child, SIGKILL);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+  EXPECT_GT(from_disk, 0);
+}
+
+// What another model, format or version wrote is not taken, and stays for those.
+TEST_F(Faults, AStoreOfOthersIsNotTaken) {
+  auto from_disk = [&](const ModelFile& file, const char* kv, bool same) {
+    EngineOptions o = options();
+    o.threads = 1, o.context = 600, o.memory_bytes = int64_t(256) << 20, o.kv = kv;
+    auto engine = Engine::open(file, o).take();
+    const Question& q = questions_[4];
+    const Heard heard = answer(*engine, q), plain = plain_answer(engine->runner(), q);
+    EXPECT_EQ(heard.tokens, plain.tokens) << kv;
+    EXPECT_EQ(heard.logits, plain.logits) << kv;
+    EXPECT_EQ(heard.logits == want_[4].logits, same) << kv;
+    return engine->statistics().from_disk;
+  };
+  const std::string other_path = tiny_model("llama:tiny");
+  const ModelFile other = ModelFile::open(other_path).take();
+  EXPECT_EQ(from_disk(file_, "f16", true), 0);
+  EXPECT_EQ(from_disk(file_, "f16", true), 1);
+  EXPECT_EQ(from_disk(file_, "f32", false), 0);
+  EXPECT_EQ(from_disk(other, "f16", false), 0);
+  EXPECT_EQ(from_disk(file_, "f16", true), 1);
+  EXPECT_EQ(from_disk(file_, "f32", false), 1);
+  std::remove(other_path.c_str());
+  StateKey newer;
+  std::set<uint32_t> seen;
+  for (uint32_t numerics : {1, 2, 2, 1}) {
+    newer.numerics = numerics;
+    Engine engine(*runner_, options(), newer);
+    EXPECT_TRUE(right(4, answer(engine, questions_[4])));
+    const bool first = engine.statistics().from_disk == 0;
+    EXPECT_EQ(first, seen.insert(numerics).second) << numerics;
+  }
+  EXPECT_TRUE(lines_.empty()) << lines_[0];
+}
+
+}  // namespace
+}  // namespace invar

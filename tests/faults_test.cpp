@@ -63,19 +63,6 @@ class Faults : public testing::Test {
     return o;
   }
 
-  Heard ask_named(Engine& engine, const Question& q, const char* save_as, const char* from) {
-    Heard heard;
-    Request request = request_of(q);
-    request.save_as = save_as;
-    request.from = from;
-    request.on_event = [&heard](const Event& e) {
-      hear(e, heard);
-      return true;
-    };
-    EXPECT_TRUE(engine.submit(std::move(request)));
-    engine.run_until_idle();
-    return heard;
-  }
   bool right(size_t i, const Heard& h) {
     return h.ends == 1 && h.tokens == want_[i].tokens && h.logits == want_[i].logits;
   }
@@ -102,7 +89,7 @@ class Faults : public testing::Test {
         for (size_t i = 0; i < heard.size(); ++i)
           if (!right(asked[i], heard[i])) _exit(1);
         const size_t saves = 1 + random() % 2;
-        if (!right(saves, ask_named(engine, questions_[saves], "kept", ""))) _exit(2);
+        if (!right(saves, answer_named(engine, questions_[saves], "kept", ""))) _exit(2);
         if (random() % 2) engine.forget();
       }
     }
@@ -144,7 +131,7 @@ TEST_F(Faults, KilledAtAnyMomentTheNextOneAnswersRight) {
     ASSERT_EQ(*saved, questions_[which].prompt);
     Question longer = questions_[which];
     longer.prompt.push_back(7);
-    const Heard heard = ask_named(engine, longer, "", "kept"), plain = plain_answer(*runner_, longer);
+    const Heard heard = answer_named(engine, longer, "", "kept"), plain = plain_answer(*runner_, longer);
     ASSERT_EQ(heard.tokens, plain.tokens) << (heard.error ? heard.error->message : "");
     ASSERT_EQ(heard.logits, plain.logits);
     ++from_saved;
@@ -154,7 +141,7 @@ TEST_F(Faults, KilledAtAnyMomentTheNextOneAnswersRight) {
   {
     Engine engine(*runner_,
                   options());  // removes what the last one left; where states are saved, a save does
-    EXPECT_TRUE(right(1, ask_named(engine, questions_[1], "kept", "")));
+    EXPECT_TRUE(right(1, answer_named(engine, questions_[1], "kept", "")));
   }
   for (const auto& file : fs::recursive_directory_iterator(folder_))
     EXPECT_NE(file.path().extension(), ".part") << file.path();
@@ -173,7 +160,7 @@ TEST_F(Faults, ADiskThatFillsWhileRunning) {
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
     expect_all_right(engine, "full");
     engine.drain();
-    const Heard saves = ask_named(engine, questions_[1], "kept", "");
+    const Heard saves = answer_named(engine, questions_[1], "kept", "");
     engine.forget();
     expect_all_right(engine, "full, forgotten");
     engine.drain();
@@ -184,7 +171,7 @@ TEST_F(Faults, ADiskThatFillsWhileRunning) {
     EXPECT_EQ(lines_.size(), 1u);
     engine.forget();
     expect_all_right(engine, "room again");
-    EXPECT_EQ(ask_named(engine, questions_[1], "kept", "").finish, Finish::Length);
+    EXPECT_EQ(answer_named(engine, questions_[1], "kept", "").finish, Finish::Length);
   }
   std::signal(SIGXFSZ, handler);
   Engine engine(*runner_, options());
@@ -211,7 +198,7 @@ TEST_F(Faults, AFolderThatTurnsReadOnlyWhileRunning) {
     for (size_t i = 0; i < questions_.size(); ++i)
       if (!right(i, answer(engine, questions_[i]))) _exit(2);
     engine.drain();
-    const Heard saves = ask_named(engine, questions_[1], "kept", "");
+    const Heard saves = answer_named(engine, questions_[1], "kept", "");
     _exit(!saves.error || saves.error->code != Code::Io ? 3 : lines_.size() == 1 ? 0 : 4);
   }
   ASSERT_EQ(read(told[0], &byte, 1), 1);
@@ -235,7 +222,7 @@ TEST_F(Faults, TwoProcessesOnOneFolder) {
     expect_all_right(engine, "turn " + std::to_string(turn));
     engine.forget();
     expect_all_right(engine, "forgotten, turn " + std::to_string(turn));
-    EXPECT_EQ(ask_named(engine, questions_[1 + turn % 2], "kept", "").finish, Finish::Length);
+    EXPECT_EQ(answer_named(engine, questions_[1 + turn % 2], "kept", "").finish, Finish::Length);
     from_disk += engine.statistics().from_disk;
   }
   kill(child, SIGKILL);

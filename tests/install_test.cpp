@@ -28,6 +28,7 @@ class Install : public testing::Test {
     if (kSanitized) GTEST_SKIP() << "a sanitized library";
     need("cmake");
     need("cc");
+    need("pkg-config");
   }
 
   void need(const std::string& tool) {
@@ -55,12 +56,10 @@ TEST_F(Install, AProgramInCIsBuiltByPkgConfigAndByCMake) {
   run("cmake --install '" INVAR_BUILD "' --prefix \"$PWD/first\" && mv first moved");
   EXPECT_EQ(run("moved/bin/invar --version").rfind("invar ", 0), 0u);
   const std::string example = INVAR_EXAMPLES "/answer.c";
-  if (std::system("command -v pkg-config > /dev/null") == 0) {
-    run("export PKG_CONFIG_PATH=$(dirname $(find \"$PWD/moved\" -name invar.pc)); "
-        "cc -std=c11 -Wall -Werror -o by_pkg_config '" +
-        example + "' $(pkg-config --cflags --libs invar)");
-    expect_answer("./by_pkg_config");
-  }
+  run("export PKG_CONFIG_PATH=$(dirname $(find \"$PWD/moved\" -name invar.pc)); "
+      "cc -std=c11 -Wall -Werror -o by_pkg_config '" +
+      example + "' $(pkg-config --cflags --libs invar)");
+  expect_answer("./by_pkg_config");
   std::ofstream(folder_ + "/CMakeLists.txt")
       << "cmake_minimum_required(VERSION 3.25)\nproject(answer LANGUAGES C)\n"
          "find_package(invar 0.1 REQUIRED)\nadd_executable(answer \""

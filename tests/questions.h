@@ -19,6 +19,7 @@ struct Question {
   std::vector<Token> stop = {};
   std::vector<int64_t> marks = {};
   int priority = 0, n = 1;
+  std::string save_as = {}, from = {};
 };
 
 struct Heard {
@@ -39,6 +40,8 @@ inline Request request_of(const Question& q) {
   r.marks = q.marks;
   r.priority = q.priority;
   r.n = q.n;
+  r.save_as = q.save_as;
+  r.from = q.from;
   r.digest = true;
   return r;
 }
@@ -72,6 +75,13 @@ inline Heard answer(Engine& engine, const Question& q) {
   engine.run_until_idle();
   EXPECT_EQ(heard.ends, 1);
   return heard;
+}
+
+// Under a name that the answer is saved as, or that it goes on from; empty: neither.
+inline Heard answer_named(Engine& engine, Question q, const std::string& save_as, const std::string& from) {
+  q.save_as = save_as;
+  q.from = from;
+  return answer(engine, q);
 }
 
 inline Heard plain_answer(ModelRunner& runner, const Question& q) {

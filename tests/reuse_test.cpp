@@ -168,18 +168,8 @@ TEST_P(Reuse, SavedStatesAreUsedOrItIsAnError) {
   auto r = runner({}), plain = runner({});
   Engine engine(*r, {});
   Question q{random_tokens(150, 1, r->vocab()), 8, {}};
-  auto ask_saved = [&](const Question& question, const std::string& save_as, const std::string& from) {
-    Heard heard;
-    Request request = request_of(question);
-    request.save_as = save_as;
-    request.from = from;
-    request.on_event = [&](const Event& e) {
-      hear(e, heard);
-      return true;
-    };
-    EXPECT_TRUE(engine.submit(std::move(request)));
-    engine.run_until_idle();
-    return heard;
+  auto ask_saved = [&](const Question& question, const char* save_as, const char* from) {
+    return answer_named(engine, question, save_as, from);
   };
   expect_same(plain_answer(*plain, q), ask_saved(q, "start", ""), "saves");
   engine.forget();
@@ -211,16 +201,7 @@ TEST_P(Reuse, SavedStatesOutliveTheEngine) {
   longer.prompt.resize(345, 4);
   auto ask_saved = [&](const StateKey& key, const Question& question, const char* save_as, const char* from) {
     Engine engine(*r, options, key);
-    Heard heard;
-    Request request = request_of(question);
-    request.save_as = save_as;
-    request.from = from;
-    request.on_event = [&](const Event& e) {
-      hear(e, heard);
-      return true;
-    };
-    EXPECT_TRUE(engine.submit(std::move(request)));
-    engine.run_until_idle();
+    const Heard heard = answer_named(engine, question, save_as, from);
     expect_nothing_lives(engine);
     return heard;
   };

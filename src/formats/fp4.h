@@ -193,7 +193,7 @@ struct NVFP4 {
     std::memcpy(b.scale, t.scale[lane], 4);
   }
 
-  // UE4M3 has no sign: bytes above the NaN 0x7f are in no valid file, and `dot` relies on it.
+  // UE4M3 has no sign: bytes above the NaN 0x7f are in no valid file, and `scale` relies on it.
   static bool finite(const Block& b) {
     return b.scale[0] < 0x7f && b.scale[1] < 0x7f && b.scale[2] < 0x7f && b.scale[3] < 0x7f;
   }

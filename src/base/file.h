@@ -1,6 +1,6 @@
 // Files for reading, and new files.  Reads go through pread into memory of the caller: a file that
-// shrinks or a disk that fails is an Error, never a signal (`map` is for our own files alone).  Directories, FIFOs and devices are refused
-// without waiting for them.  What the bytes mean is the business of files/.
+// shrinks or a disk that fails is an Error, never a signal (`map` is for our own files alone).  Directories,
+// FIFOs and devices are refused without waiting for them.  What the bytes mean is the business of files/.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class File {
   // Which file it is and when it was changed last, as text: another content has another one.
   std::string identity() const;
 
-  // All of it in memory, read-only; the caller unmaps it, and it outlives this.  A file that is cut while it is
-  // mapped ends the process, so this is for files that are only ever replaced.
+  // All of it in memory, read-only; the caller unmaps it, and it outlives this.  A file that is cut while it
+  // is mapped ends the process, so this is for files that are only ever replaced.
   Result<std::span<const std::byte>> map() const;
 
   // Fills `out` whole or fails.  Any thread may call it.

@@ -77,6 +77,8 @@ struct Attend {
   using F = typename V::F;
   using Stored = typename Kv::Stored;
 
+  static constexpr int kSums = V::kTiles > 1 ? 16 : 4;  // that the registers hold
+
   const AttendArgs& a;
   float score[kMaxQueries][kBlock];
 
@@ -89,18 +91,24 @@ struct Attend {
     return p + ((a.kv_heads + a.kv_head) * kPagePositions + position % kPagePositions) * a.dim;
   }
 
-  // Scores of 16 keys from `position` on, for queries [0, N).
-  template <int N>
+  // Scores of G times 16 keys of one page from `position` on, for queries [first, first + N).
+  template <int N, int G>
   void score_keys(int first, int64_t position, int64_t block) {
     const Stored* k = keys(position);
-    F s[N];
-    for (int i = 0; i < N; ++i) s[i] = V::zero();
+    F s[N][G];
+    for (int i = 0; i < N; ++i)
+      for (int g = 0; g < G; ++g) s[i][g] = V::zero();
     for (int64_t d = 0; d < a.dim; ++d, k += kLanes) {
-      F key = Kv::template load<V>(k);
-      for (int i = 0; i < N; ++i) s[i] = V::fma(V::set(a.q[first + i][d]), key, s[i]);
+      F key[G];
+      for (int g = 0; g < G; ++g) key[g] = Kv::template load<V>(k + g * kLanes * a.dim);
+      for (int i = 0; i < N; ++i) {
+        const F query = V::set(a.q[first + i][d]);
+        for (int g = 0; g < G; ++g) s[i][g] = V::fma(query, key[g], s[i][g]);
+      }
     }
     for (int i = 0; i < N; ++i)
-      V::store(score[first + i] + (position - block), V::mul(s[i], V::set(a.scale)));
+      for (int g = 0; g < G; ++g)
+        V::store(score[first + i] + (position - block) + g * kLanes, V::mul(s[i][g], V::set(a.scale)));
   }
 
   // sums[d] = fma(p_j, v_jd, sums[d]) for j ascending in [0, n), queries [first, first + N), 16 W features.
@@ -125,8 +133,9 @@ struct Attend {
 
   template <int N>
   void add_values(int first, int64_t block, int64_t begin, int64_t end) {
+    constexpr int W = kSums / N < 1 ? 1 : kSums / N > 4 ? 4 : kSums / N;
     int64_t d = 0;
-    for (; d + 4 * kLanes <= a.dim; d += 4 * kLanes) add_values<N, 4>(first, block, begin, end, d);
+    for (; d + W * kLanes <= a.dim; d += W * kLanes) add_values<N, W>(first, block, begin, end, d);
     for (; d < a.dim; d += kLanes) add_values<N, 1>(first, block, begin, end, d);
   }
 
@@ -161,7 +170,10 @@ struct Attend {
       least = p < least ? p : least;
     }
     int64_t end = last + 1 < block + kBlock ? last + 1 : block + kBlock;
-    for (int64_t p = block; p < end; p += kLanes) score_keys<N>(first, p, block);
+    constexpr int G = V::kTiles;
+    int64_t p = block;
+    for (; p + G * kLanes <= end; p += G * kLanes) score_keys<N, G>(first, p, block);
+    for (; p < end; p += kLanes) score_keys<N, 1>(first, p, block);
     for (int i = 0; i < N; ++i) {
       int64_t seen = a.position[first + i] + 1 - block;
       n[i] = seen < 0 ? 0 : seen < kBlock ? seen : kBlock;
@@ -183,6 +195,8 @@ struct Attend {
     for (int i = 0; i < a.n; ++i) last = a.position[i] > last ? a.position[i] : last;
     for (int64_t b = begin; b < begin + kSegment && b <= last; b += kBlock) {
       int i = 0;
+      if constexpr (kSums > 8)
+        for (; i + 8 <= a.n; i += 8) block_of<8>(i, b);
       for (; i + 4 <= a.n; i += 4) block_of<4>(i, b);
       for (; i + 2 <= a.n; i += 2) block_of<2>(i, b);
       for (; i < a.n; ++i) block_of<1>(i, b);

@@ -9,7 +9,7 @@ namespace invar::cpu {
 namespace {
 
 constexpr int64_t kPieceValues = 8192;  // elementwise work worth handing to another thread
-constexpr int64_t kPiecesPerThread = 8, kProductPieces = 32;  // of a product: the last one is waited for
+constexpr int64_t kPiecesPerThread = 8, kProductPieces = 16;
 
 constexpr int64_t kPieceBytes = 256 << 10;  // of a file, read and packed together
 constexpr int64_t kFetchedAhead = 8192;     // bytes that kernels fetch behind the last weight
@@ -192,25 +192,36 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
       });
     tile_rows += up(p.w->w.rows, kLanes);
   }
-  // Pieces of `group` tile rows; those of one product follow those of the one before.
-  int64_t group = std::max<int64_t>(2, up(tile_rows, pool_.threads() * kProductPieces) / 2 * 2), pieces = 0;
-  for (const Product& p : products) pieces += up(up(p.w->w.rows, kLanes), group);
+  // The tile rows of all products in turn, in pieces that shrink: a piece begins with a wait for memory, and
+  // the last one is waited for.
+  const int64_t pieces = pool_.threads() * kProductPieces;
+  auto begin = [&](int64_t piece) {
+    const int64_t rest = pieces - piece;
+    return (tile_rows - tile_rows * rest * rest / (pieces * pieces)) / 2 * 2;
+  };
   run(pieces, [&](int64_t piece) {
-    const Product* product = products.data();
-    for (int64_t n; piece >= (n = up(up(product->w->w.rows, kLanes), group)); ++product) piece -= n;
-    const Linear& linear = *product->w;
-    const Weight& w = linear.w;
-    const int64_t tile = piece * group, first = tile * kLanes;
-    const Panels& panels = packed[int(info(w.format).activation)];
-    for (int64_t i = 0; i < panels.count(); ++i) {
-      float* out[kPanelRows];
-      for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = product->y.row(panels.first(i) + r) + first;
-      kernels_.matmul[int(w.format)](
-          {w.tiles + tile * w.tile_row_bytes, w.tile_row_bytes, std::min(group * kLanes, w.rows - first),
-           w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
-           linear.bias ? linear.bias + first : nullptr, linear.scale});
+    int64_t from = begin(piece), to = piece + 1 < pieces ? begin(piece + 1) : tile_rows;
+    for (const Product& p : products) {
+      const int64_t n = up(p.w->w.rows, kLanes);
+      if (from < std::min(to, n))
+        multiply_tiles(p, packed[int(info(p.w->w.format).activation)], from, std::min(to, n));
+      from = std::max<int64_t>(from - n, 0), to -= n;
+      if (to <= 0) break;
     }
   });
+}
+
+void CpuDevice::multiply_tiles(const Product& p, const Panels& panels, int64_t from, int64_t to) const {
+  const Weight& w = p.w->w;
+  const int64_t first = from * kLanes;
+  for (int64_t i = 0; i < panels.count(); ++i) {
+    float* out[kPanelRows];
+    for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = p.y.row(panels.first(i) + r) + first;
+    kernels_.matmul[int(w.format)]({w.tiles + from * w.tile_row_bytes, w.tile_row_bytes,
+                                    std::min(to * kLanes, w.rows) - first,
+                                    w.cols / info(w.format).block_values, panels.at(i), out,
+                                    panels.rows_of(i), p.w->bias ? p.w->bias + first : nullptr, p.w->scale});
+  }
 }
 
 void CpuDevice::angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) {

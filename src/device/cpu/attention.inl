@@ -91,14 +91,21 @@ struct Attend {
     return p + ((a.kv_heads + a.kv_head) * kPagePositions + position % kPagePositions) * a.dim;
   }
 
-  // Scores of G times 16 keys of one page from `position` on, for queries [first, first + N).
-  template <int N, int G>
-  void score_keys(int first, int64_t position, int64_t block) {
-    const Stored* k = keys(position);
+  // Scores of G times 16 keys of one page from `position` on, for queries [first, first + N).  kFetch: these
+  // are the first that ask for the block, so the values of these keys and the next keys are fetched
+  // meanwhile.
+  template <int N, int G, bool kFetch>
+  void score_keys(int first, int64_t position, int64_t block, int64_t last) {
+    const Stored *k = keys(position), *value = values(position);
+    const Stored* next = position + G * kLanes <= last ? keys(position + G * kLanes) : k;
     F s[N][G];
     for (int i = 0; i < N; ++i)
       for (int g = 0; g < G; ++g) s[i][g] = V::zero();
     for (int64_t d = 0; d < a.dim; ++d, k += kLanes) {
+      if constexpr (kFetch) {
+        for (int g = 0; g < G; ++g) __builtin_prefetch(next + (g * a.dim + d) * kLanes);
+        __builtin_prefetch(value + d * G * kLanes, 0, 2);
+      }
       F key[G];
       for (int g = 0; g < G; ++g) key[g] = Kv::template load<V>(k + g * kLanes * a.dim);
       for (int i = 0; i < N; ++i) {
@@ -161,6 +168,14 @@ struct Attend {
     for (int64_t d = 0; d < a.dim; d += kLanes) V::store(part + 2 + d, V::mul(V::load(part + 2 + d), factor));
   }
 
+  template <int N, bool kFetch>
+  void score_block(int first, int64_t block, int64_t end, int64_t last) {
+    constexpr int G = V::kTiles;
+    int64_t p = block;
+    for (; p + G * kLanes <= end; p += G * kLanes) score_keys<N, G, kFetch>(first, p, block, last);
+    for (; p < end; p += kLanes) score_keys<N, 1, kFetch>(first, p, block, last);
+  }
+
   template <int N>
   void block_of(int first, int64_t block) {
     int64_t last = a.position[first], least = a.position[first], n[N];
@@ -170,10 +185,8 @@ struct Attend {
       least = p < least ? p : least;
     }
     int64_t end = last + 1 < block + kBlock ? last + 1 : block + kBlock;
-    constexpr int G = V::kTiles;
-    int64_t p = block;
-    for (; p + G * kLanes <= end; p += G * kLanes) score_keys<N, G>(first, p, block);
-    for (; p < end; p += kLanes) score_keys<N, 1>(first, p, block);
+    if (first == 0) score_block<N, true>(first, block, end, last);
+    else score_block<N, false>(first, block, end, last);
     for (int i = 0; i < N; ++i) {
       int64_t seen = a.position[first + i] + 1 - block;
       n[i] = seen < 0 ? 0 : seen < kBlock ? seen : kBlock;

@@ -26,7 +26,7 @@ struct MatmulArgs {
   float scale;
 };
 
-constexpr int kMaxQueries = 8;
+constexpr int kMaxQueries = 32;
 
 struct AttendArgs {
   const std::byte* const* pages;

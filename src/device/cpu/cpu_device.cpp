@@ -217,10 +217,10 @@ void CpuDevice::multiply_tiles(const Product& p, const Panels& panels, int64_t f
   for (int64_t i = 0; i < panels.count(); ++i) {
     float* out[kPanelRows];
     for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = p.y.row(panels.first(i) + r) + first;
-    kernels_.matmul[int(w.format)]({w.tiles + from * w.tile_row_bytes, w.tile_row_bytes,
-                                    std::min(to * kLanes, w.rows) - first,
-                                    w.cols / info(w.format).block_values, panels.at(i), out,
-                                    panels.rows_of(i), p.w->bias ? p.w->bias + first : nullptr, p.w->scale});
+    kernels_.matmul[int(w.format)](
+        {w.tiles + from * w.tile_row_bytes, w.tile_row_bytes, std::min(to * kLanes, w.rows) - first,
+         w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
+         p.w->bias ? p.w->bias + first : nullptr, p.w->scale, p.add});
   }
 }
 

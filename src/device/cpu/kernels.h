@@ -24,6 +24,7 @@ struct MatmulArgs {
   int64_t m;
   const float* bias;  // outs values, or null
   float scale;
+  bool add = false;  // to what y holds
 };
 
 constexpr int kMaxQueries = 32;

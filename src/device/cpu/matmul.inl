@@ -20,8 +20,10 @@ template <class V>
   const int n = int(a.outs - out < kLanes ? a.outs - out : kLanes);
   if (a.scale != 1) y = V::mul(y, V::set(a.scale));
   if (a.bias) y = V::add(y, n < kLanes ? V::load_first(a.bias + out, n) : V::load(a.bias + out));
-  if (n < kLanes) V::store_first(a.y[row] + out, y, n);
-  else V::store(a.y[row] + out, y);
+  float* to = a.y[row] + out;
+  if (a.add) y = V::add(n < kLanes ? V::load_first(to, n) : V::load(to), y);
+  if (n < kLanes) V::store_first(to, y, n);
+  else V::store(to, y);
 }
 
 // Few rows: codes are unpacked in registers.

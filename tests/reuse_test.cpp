@@ -474,6 +474,62 @@ TEST_P(Reuse, WhatSeveralShareIsKept) {
   }
 }
 
+// What requests that come together begin with is read once, by the first of them.
+TEST_P(Reuse, ThoseThatComeTogetherReadOnce) {
+  const std::vector<Token> head = random_tokens(1000, 3, 200);
+  for (int64_t own : {0, 1, 20, 150}) {
+    auto r = runner({2, 128, 6}), plain = runner({});
+    Engine engine(*r, {});
+    std::vector<Question> questions(6);
+    std::vector<Heard> heard(6);
+    for (size_t i = 0; i < questions.size(); ++i) {
+      Question& q = questions[i];
+      q = {head, 8, {}};
+      q.sampling.seed = i;
+      auto more = random_tokens(own, uint32_t(100 + i), r->vocab());
+      if (own > 0) more[0] = Token(i);
+      q.prompt.insert(q.prompt.end(), more.begin(), more.end());
+      if (i == 4) q.prompt[500] ^= 1;  // leaves the others earlier
+      ask(engine, q, heard[i]);
+    }
+    engine.run_until_idle();
+    int64_t cached = 0;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      expect_same(plain_answer(*plain, questions[i]), heard[i], "request " + std::to_string(i));
+      EXPECT_EQ(heard[i].usage.prompt_tokens - heard[i].usage.cached_tokens, heard[i].usage.prompt_rows);
+      cached += heard[i].usage.cached_tokens;
+    }
+    const Statistics s = engine.statistics();
+    EXPECT_LE(s.prompt_rows, 1000 + 500 + 6 * (own + 1)) << own;
+    EXPECT_EQ(s.cached_tokens, cached);
+    expect_nothing_lives(engine);
+  }
+}
+
+// The one that reads is cancelled while others wait for it.
+TEST_P(Reuse, TheNextOneReadsWhenTheReaderIsCancelled) {
+  auto plain = runner({});
+  const std::vector<Token> head = random_tokens(700, 3, 200);
+  for (int steps : {0, 1, 3, 5, 6}) {
+    auto r = runner({2, 128, 6});
+    Engine engine(*r, {});
+    std::vector<Question> questions(3, Question{head, 8, {}});
+    std::vector<Heard> heard(3);
+    std::vector<uint64_t> ids;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      questions[i].prompt.resize(710, Token(i));
+      ids.push_back(ask(engine, questions[i], heard[i]));
+    }
+    for (int i = 0; i < steps; ++i) engine.step();
+    engine.cancel(ids[0]);
+    engine.run_until_idle();
+    EXPECT_EQ(heard[0].finish, Finish::Cancelled);
+    for (size_t i : {1, 2})
+      expect_same(plain_answer(*plain, questions[i]), heard[i], "request " + std::to_string(i));
+    EXPECT_LE(heard[2].usage.prompt_rows, 11 + 64) << steps;
+  }
+}
+
 // Cancelled before any step: all that it held is free in the step after, and the engine goes on.
 TEST_P(Reuse, CancelFreesWithinOneStep) {
   auto r = runner({2, 64, 4, 1200, 4});

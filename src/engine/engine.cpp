@@ -43,6 +43,10 @@ Status check_begins(std::span<const Token> prompt, std::span<const Token> saved,
                    " tokens of the saved state and goes on, found another"};
 }
 
+int64_t common(std::span<const Token> a, std::span<const Token> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
 Error no_state(const std::string& name) {
   return {Code::NotFound, name, "expected a saved state of this name, found none"};
 }
@@ -60,6 +64,8 @@ struct Engine::Active {
   std::unique_ptr<SequenceState> state;            // none: it waits
   int64_t last_snapshot = 0;                       // where its state was kept last, or came from
   int64_t known = 0;                               // where it left what was known
+  int64_t taken = 0;                               // the position its state came with
+  int64_t awaited = 0;                             // where others want its state: the first place to come
   std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
   TokenUsage usage;
   Sha256 digest;
@@ -189,6 +195,7 @@ bool Engine::step() {
   }
   for (uint64_t id : scheduler_.expired(seconds())) finish(id, Finish::Deadline);
   admit();
+  share();
   auto running = [&](uint64_t id) {
     auto at = active_.find(id);
     return at != active_.end() && at->second->state ? at->second.get() : nullptr;
@@ -347,9 +354,52 @@ Status Engine::start(Active& a) {
     counts_.cached_tokens += a.usage.cached_tokens;
     if (options_.reuse) tree_.learn(a.tokens);
   }
-  a.last_snapshot = a.position();
+  a.last_snapshot = a.taken = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
   return Ok{};
+}
+
+// Requests that have read nothing since they got their state: what became known in the meantime they need not
+// read, and what one before them is about to read they may wait for.
+void Engine::share() {
+  if (!options_.reuse || scheduler_.running() < 2) return;
+  const bool cuttable = runner_.pool().set_bytes() == 0;
+  const std::vector<uint64_t> order = scheduler_.order();
+  for (size_t i = 1; i < order.size(); ++i) {
+    Active& a = *active_[order[i]];
+    const auto tokens = int64_t(a.tokens.size());
+    if (!a.state || a.position() != a.taken || tokens - a.position() <= kLeastGap) continue;
+    take_known(a);
+    scheduler_.await(a.id, 0, 0);
+    for (size_t j = 0; j < i; ++j) {
+      Active& reader = *active_[order[j]];
+      if (!reader.state) continue;
+      const int64_t until = std::min(common(reader.tokens, a.tokens), tokens - 1);
+      if (until < std::max(a.position(), cuttable ? 0 : reader.last_snapshot) + kLeastGap) continue;
+      if (reader.position() < until) {
+        scheduler_.await(a.id, reader.id, until);
+        if (reader.awaited <= reader.position() || until < reader.awaited) reader.awaited = until;
+        scheduler_.update(reader.id, int64_t(reader.tokens.size()), reader.position(), next_cut(reader),
+                          reader.answer_tokens() > 0);
+        break;
+      }
+      if (!cuttable) continue;
+      keep(reader, false);
+      take_known(a);
+    }
+  }
+}
+
+void Engine::take_known(Active& a) {
+  const PrefixTree::Match match = tree_.match(a.tokens);
+  if (match.snapshot.position <= a.position()) return;
+  a.state->restore(match.snapshot);
+  a.last_snapshot = a.taken = a.position();
+  if (a.usage.prompt_rows == 0 && a.usage.preemptions == 0) {
+    counts_.cached_tokens += a.position() - a.usage.cached_tokens;
+    a.usage.cached_tokens = a.position();
+  }
+  scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
 }
 
 void Engine::restore_from_disk(Active& a, PrefixTree::Match& match) {
@@ -378,7 +428,8 @@ int64_t Engine::next_cut(const Active& a) const {
   if (runner_.pool().set_bytes() == 0) return INT64_MAX;
   int64_t cut = a.last_snapshot + kSpacing;
   const int64_t least = std::max(a.last_snapshot + kLeastGap, a.position() + 1);
-  if (a.known >= least) cut = std::min(cut, a.known);
+  for (int64_t place : {a.known, a.awaited})
+    if (place >= least) cut = std::min(cut, place);
   auto mark = std::lower_bound(a.request.marks.begin(), a.request.marks.end(), least);
   if (mark != a.request.marks.end()) cut = std::min(cut, *mark);
   return std::max(cut, a.position() + 1);
@@ -474,8 +525,8 @@ void Engine::after_pass(Active& a, int64_t before) {
   if (at_prompt_end) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
   if (of_prompt > 0) tell(a, {}, Finish::Running);
 
-  const bool border =
-      now == a.known || std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
+  const bool border = now == a.known || now == a.awaited ||
+                      std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
   const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
   const bool cut = border && now - a.last_snapshot >= kLeastGap;
   if (at_prompt_end && !a.request.save_as.empty())

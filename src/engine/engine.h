@@ -96,6 +96,8 @@ class Engine {
   void admit();
   Status start(Active& a);
   void restore_from_disk(Active& a, PrefixTree::Match& match);
+  void share();
+  void take_known(Active& a);
   int64_t next_cut(const Active& a) const;
   bool reserve(Active& a, int64_t rows);
   bool make_room(int64_t bytes);

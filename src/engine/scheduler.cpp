@@ -68,6 +68,13 @@ void Scheduler::update(uint64_t id, int64_t tokens, int64_t position, int64_t cu
   CHECK(at != running_.end() && position < tokens && cut > position);
   Ticket& t = at->ticket;
   t.tokens = tokens, t.position = position, t.cut = cut, t.answering = answering;
+  t.held = false;
+}
+
+void Scheduler::hold(uint64_t id) {
+  auto at = find(running_, id);
+  CHECK(at != running_.end());
+  at->ticket.held = true;
 }
 
 void Scheduler::await(uint64_t id, uint64_t reader, int64_t until) {
@@ -97,7 +104,7 @@ std::vector<Planned> Scheduler::plan() const {
   std::vector<Planned> rows;
   auto one_row = [](const Ticket& t) { return t.answering && t.tokens - t.position == 1; };
   for (const Entry& e : running_)
-    if (one_row(e.ticket)) rows.push_back({e.ticket.id, 1});
+    if (one_row(e.ticket) && !e.ticket.held) rows.push_back({e.ticket.id, 1});
   const int64_t answers = int64_t(rows.size());
   int64_t room = limits_.prompt_rows;
   if (answers > 0)
@@ -108,7 +115,7 @@ std::vector<Planned> Scheduler::plan() const {
   const int64_t own = std::max(room / 2, std::min(limits_.least_piece, room));  // of the first, not lent
   for (const Entry& e : running_) {
     const Ticket& t = e.ticket;
-    if (one_row(t)) continue;
+    if (one_row(t) || t.held) continue;
     const int64_t left = t.tokens - t.position;
     const int64_t lends = rows.size() > first ? std::max<int64_t>(0, rows[first].rows - own) : 0;
     const bool ends_now = left <= room + lends;
@@ -132,6 +139,7 @@ void Scheduler::preempt(uint64_t id) {
   Entry entry = *at;
   entry.ticket.position = 0;
   entry.ticket.reader = 0;
+  entry.ticket.held = false;
   running_.erase(at);
   insert(queue_, entry);
 }

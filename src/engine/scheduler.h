@@ -54,6 +54,7 @@ struct Ticket {  // what the scheduler knows of a request
   bool answering = false;                             // the prompt is read
   uint64_t reader = 0;                                // reads what both begin with, to `until`; 0: nobody
   int64_t until = 0;
+  bool held = false;
 };
 
 struct Planned {
@@ -73,6 +74,7 @@ class Scheduler {
   // taken now, at the cost of what is only kept for reuse.
   std::optional<uint64_t> admit(int64_t free_bytes);
   void update(uint64_t id, int64_t tokens, int64_t position, int64_t cut, bool answering);
+  void hold(uint64_t id);  // it gets no rows until the next update
   // The state that the reader has at position `until` will be the request's as well.  Reader 0: no more.
   void await(uint64_t id, uint64_t reader, int64_t until);
 

@@ -65,6 +65,23 @@ TEST(State, ANewSequenceStartsWithZeroFixedState) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(b->fixed(3)[i], std::byte{0});
 }
 
+TEST(State, ASnapshotTakesWhatItLacksOrIsOfNoUse) {
+  auto pool = pool_of(kLayout, 4, 2);
+  for (int64_t rows : {1, 64, 130, 256}) {
+    Snapshot s{rows, {}, {}};
+    ASSERT_TRUE(s.take_rest(*pool)) << rows;
+    EXPECT_EQ(s.bytes(*pool), pool->used_bytes());
+    EXPECT_TRUE(s.take_rest(*pool)) << "it lacks nothing";
+    EXPECT_EQ(s.bytes(*pool), pool->used_bytes());
+    Snapshot more{256, {s.pages[0]}, {}};
+    EXPECT_EQ(more.take_rest(*pool), rows <= 64) << "three more pages and a set";
+  }
+  Snapshot most{10000, {}, {}};
+  EXPECT_FALSE(most.take_rest(*pool));
+  most = {};
+  EXPECT_EQ(pool->used_bytes(), 0);
+}
+
 TEST(State, ASnapshotStaysWhileItsOwnerWritesOn) {
   auto pool = pool_of(kLayout, 6, 4);
   auto a = SequenceState::make(*pool);

@@ -182,6 +182,27 @@ TEST(State, CommitCountsWhatTheNextPassFolds) {
   EXPECT_TRUE(a->snapshot());
 }
 
+// The end of a request between the pass that wrote its journal and the one that would have folded it.
+TEST(State, EndsBetweenCommitAndFold) {
+  auto pool = pool_of(kLayout, 8, 3);
+  auto a = SequenceState::make(*pool);
+  write(*a, 100, 1);
+  const auto bytes = read(*a);
+  const std::optional<Snapshot> kept = a->snapshot();
+  ASSERT_TRUE(kept && a->reserve(40));
+  a->commit(30, 1);
+  EXPECT_DEATH((void)a->snapshot(), "pending");
+  a.reset();
+  EXPECT_EQ(pool->used_bytes(), kept->bytes(*pool));
+  auto b = SequenceState::make(*pool, *kept);
+  EXPECT_EQ(read(*b), bytes);
+  ASSERT_TRUE(b->reserve(40));
+  b->commit(30, 1);
+  b->restore(*kept);
+  EXPECT_EQ(b->pending(), 0);
+  EXPECT_EQ(read(*b), bytes);
+}
+
 // Sequences that fork, go back and write on: each has the bytes that it would have alone.
 TEST(State, RandomForksKeepTheirBytes) {
   auto pool = pool_of(kLayout, 60, 24);

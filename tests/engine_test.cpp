@@ -143,7 +143,7 @@ TEST_F(EngineOfAlphabet, CancelledBetweenSteps) {
 
 // Both are in one pass: when the first one's token is told, the second's rows are computed and not yet taken.
 TEST_F(EngineOfAlphabet, CancelledBetweenPassAndCommit) {
-  for (const char* prompt : {"x", "xxxxxxxxxxxxa"}) {  // its answer, or a piece of its prompt
+  for (const char* prompt : {"b", "xxxxxxxxxxxxxxxxxxxxa"}) {  // its answer, or a piece of its prompt
     auto engine = open(100, 4, 2);
     Heard a, b;
     uint64_t second = 0;

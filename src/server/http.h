@@ -110,12 +110,16 @@ class HttpServer {
   bool drain(double seconds);
   void stop();  // closes all at once
 
+  struct Impl;  // http.cpp's own
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Constant in time for keys of one length.
+// `prefix` and so many random letters and digits.
+std::string random_id(std::string_view prefix, size_t length = 24);
+
+// In a time that does not depend on how much of the key was right.
 bool same_key(std::string_view given, std::string_view key);
 bool is_loopback(std::string_view host);
 

@@ -35,6 +35,8 @@ struct HttpRequest {
 // One slash for several, none at the end; "/v1/v1/x" is "/v1/x"; "/v1" is put in front of the OpenAI paths.
 std::string normal_path(std::string_view path);
 
+std::string percent_decoded(std::string_view text);  // what is no %XX stays
+
 // The answer to one request.  Any thread may call any of it; nothing blocks.  Either send(), or begin(), any
 // number of write() and end() or cut().  What comes after that, or after the client has left, is dropped.
 class Reply {

@@ -40,6 +40,23 @@ std::string normal_path(std::string_view path) {
   return out.empty() ? "/" : out;
 }
 
+std::string percent_decoded(std::string_view text) {
+  auto digit = [](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    return lower(c) >= 'a' && lower(c) <= 'f' ? lower(c) - 'a' + 10 : -1;
+  };
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 && digit(text[i + 2]) >= 0) {
+      out += char(digit(text[i + 1]) * 16 + digit(text[i + 2]));
+      i += 2;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 bool same_key(std::string_view given, std::string_view key) {
   const Digest a = sha256(std::as_bytes(std::span(given))), b = sha256(std::as_bytes(std::span(key)));
   volatile uint8_t differs = 0;  // the whole of both is looked at, whatever they hold

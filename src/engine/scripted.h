@@ -61,9 +61,12 @@ class Scripted : public Service {
   struct Active;
   void loop();
   double turn();  // seconds until there is something to do
-  bool advance(Active& a);
-  void begin(Active& a);
   const ScriptLine* line_for(const std::vector<Token>& prompt);
+  void begin(Active& a);
+  void advance(Active& a);
+  Result<Token> constrained(Constraint& constraint, Token token) const;
+  bool tell(Active& a, int choice, std::span<const Token> tokens, Finish finish,
+            std::optional<Error> error = {});
   void end(Active& a, int choice, Finish finish, std::optional<Error> error = {});
 
   const Chat& chat_;

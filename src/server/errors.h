@@ -22,6 +22,7 @@ struct ApiError {
   std::string type = {};     // empty: what the family says for the status
   int retry_after_s = 0;     // above 0: Retry-After and retry-after-ms
   bool never_retry = false;  // x-should-retry: false
+  std::string allow = {};    // Allow, with 405
 };
 
 // {"error": {...}} as text; with a request id in the Anthropic shape.
@@ -37,10 +38,11 @@ ApiError api_error(const Error& error);
 
 // Those that several places make.
 ApiError unknown_url(const HttpRequest& request);
-ApiError wrong_method(const HttpRequest& request);
+ApiError wrong_method(const HttpRequest& request, std::string_view allowed);
+ApiError unknown_model(const std::string& asked);
 ApiError wrong_key();
 ApiError loading();
 ApiError shutting_down();
-ApiError queue_full(int64_t waiting);
+ApiError queue_full();
 
 }  // namespace invar::server

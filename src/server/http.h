@@ -35,6 +35,8 @@ struct HttpRequest {
 // One slash for several, none at the end; "/v1/v1/x" is "/v1/x"; "/v1" is put in front of the OpenAI paths.
 std::string normal_path(std::string_view path);
 
+std::string percent_decoded(std::string_view text);  // what is no %XX stays
+
 // The answer to one request.  Any thread may call any of it; nothing blocks.  Either send(), or begin(), any
 // number of write() and end() or cut().  What comes after that, or after the client has left, is dropped.
 class Reply {
@@ -110,12 +112,16 @@ class HttpServer {
   bool drain(double seconds);
   void stop();  // closes all at once
 
+  struct Impl;  // http.cpp's own
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-// Constant in time for keys of one length.
+// `prefix` and so many random letters and digits.
+std::string random_id(std::string_view prefix, size_t length = 24);
+
+// In a time that does not depend on how much of the key was right.
 bool same_key(std::string_view given, std::string_view key);
 bool is_loopback(std::string_view host);
 

@@ -55,6 +55,8 @@ struct Served {
   Metrics& metrics;
   ApiOptions options;
   ModelInfo model;
+  std::function<bool()> closing = [] { return false; };  // no new requests are taken
+  std::function<HttpCounts()> http = [] { return HttpCounts{}; };
 
   // The name to echo; an error if the server knows no such model.  Empty: the first of ours.
   Result<std::string> model_name(const std::string& asked) const;

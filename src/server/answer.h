@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "decode/log_probability.h"
+#include "engine/request.h"
 #include "server/errors.h"
 #include "server/question.h"
 
@@ -21,15 +21,15 @@ enum class Ending { Stop, StopString, StopToken, Length, Window };
 
 struct Block {  // of an answer, in its order
   enum class Kind { Thought, Text, Call } kind;
-  std::string id;            // 24 drawn letters and digits
-  std::string text;          // of a call its arguments, as JSON
-  std::string name = {};     // of a call
-  bool complete = false;     // a call that the end cut off is not
+  std::string id;         // 24 drawn letters and digits
+  std::string text;       // of a call its arguments, as JSON
+  std::string name = {};  // of a call
+  bool complete = false;  // a call that the end cut off is not
 };
 
 struct Said {  // one token
   Token token;
-  Block::Kind part;  // of the answer that it belongs to
+  Block::Kind part;                          // of the answer that it belongs to
   std::optional<TokenLogprob> logprob = {};  // if asked for
 };
 
@@ -57,8 +57,8 @@ struct Usage {
 };
 
 struct Answer {
-  std::string id;     // 24 drawn letters and digits
-  std::string model;  // as it was asked for
+  std::string id;       // 24 drawn letters and digits
+  std::string model;    // as it was asked for
   int64_t created = 0;  // seconds since 1970
   uint64_t seed = 0;
   std::vector<Prompt> prompts;
@@ -66,9 +66,7 @@ struct Answer {
   TokenUsage first;             // of the engine, for timings
 
   Usage usage() const;
-  const Prompt& prompt_of(size_t choice) const {
-    return prompts[choice / (choices.size() / prompts.size())];
-  }
+  const Prompt& prompt_of(size_t choice) const { return prompts[choice / (choices.size() / prompts.size())]; }
 };
 
 // One API's form of one answer.  `write` takes what is to be sent of a stream, an event at a time.

@@ -84,10 +84,8 @@ std::string Reader::document_text(Body& block) {
   std::string text = block.text("title").value_or("");
   append(text, block.text("context").value_or(""));
   if (type == "text") append(text, source.text("data").value_or(""));
-  else if (type == "content")
-    append(text, text_of(source, "content"));
-  else
-    source.unsupported("type", "documents of type \"" + type + "\"; the model reads text");
+  else if (type == "content") append(text, text_of(source, "content"));
+  else source.unsupported("type", "documents of type \"" + type + "\"; the model reads text");
   return text;
 }
 
@@ -152,11 +150,11 @@ void Reader::read_assistant(Body& message) {
       append(thought, block.text("thinking").value_or(""));
     } else if (type == "tool_use") {
       const Json* input = block.object("input");
-      calls.push_back({{"id", block.text("id").value_or("")},
-                       {"type", "function"},
-                       {"function",
-                        {{"name", block.text("name").value_or("")},
-                         {"arguments", input ? *input : Json::object()}}}});
+      calls.push_back(
+          {{"id", block.text("id").value_or("")},
+           {"type", "function"},
+           {"function",
+            {{"name", block.text("name").value_or("")}, {"arguments", input ? *input : Json::object()}}}});
     } else {
       append(text, block_text(block));
     }
@@ -170,12 +168,9 @@ void Reader::read_assistant(Body& message) {
 void Reader::read_message(Body message) {
   const std::string role = message.text("role").value_or("");
   if (role == "user") read_user(message);
-  else if (role == "assistant")
-    read_assistant(message);
-  else if (role == "system")
-    say("system", text_of(message, "content"));
-  else
-    message.wrong("role", "expected user or assistant, found \"" + role + "\"");
+  else if (role == "assistant") read_assistant(message);
+  else if (role == "system") say("system", text_of(message, "content"));
+  else message.wrong("role", "expected user or assistant, found \"" + role + "\"");
 }
 
 void Reader::read_tools() {
@@ -201,12 +196,9 @@ void Reader::read_choice() {
   ToolChoice& t = q_.tool_choice;
   t.parallel = !choice.flag("disable_parallel_tool_use").value_or(false);
   if (type == "none") t.kind = ToolChoice::Kind::None;
-  else if (type == "any")
-    t.kind = ToolChoice::Kind::Required;
-  else if (type == "tool")
-    t.kind = ToolChoice::Kind::Required, t.names = {choice.text("name").value_or("")};
-  else if (type != "auto")
-    choice.wrong("type", "expected auto, any, tool or none, found \"" + type + "\"");
+  else if (type == "any") t.kind = ToolChoice::Kind::Required;
+  else if (type == "tool") t.kind = ToolChoice::Kind::Required, t.names = {choice.text("name").value_or("")};
+  else if (type != "auto") choice.wrong("type", "expected auto, any, tool or none, found \"" + type + "\"");
 }
 
 void Reader::read_thinking_mode() {
@@ -229,9 +221,9 @@ void Reader::read_output() {
   read_effort(output, "effort", q_);
   for (Body format : {output.inside("format"), body_.inside("output_format")}) {
     const auto type = format.text("type");
-    if (type && *type != "json_schema")
-      format.wrong("type", "expected json_schema, found \"" + *type + "\"");
-    if (type && !format.any("schema")) format.wrong("schema", "expected a schema, found none", "invalid_schema");
+    if (type && *type != "json_schema") format.wrong("type", "expected json_schema, found \"" + *type + "\"");
+    if (type && !format.any("schema"))
+      format.wrong("schema", "expected a schema, found none", "invalid_schema");
     read_schema(format, "schema", q_);
   }
 }
@@ -251,7 +243,8 @@ void Reader::read(bool counting) {
   read_sampling(body_, q_);
   q_.stops = body_.texts("stop_sequences");
   if (q_.stops.size() > size_t(served_.options.most_stops))
-    body_.wrong("stop_sequences", "expected at most " + std::to_string(served_.options.most_stops) + " texts");
+    body_.wrong("stop_sequences",
+                "expected at most " + std::to_string(served_.options.most_stops) + " texts");
   q_.stream = body_.flag("stream").value_or(false);
   q_.max_tokens = body_.integer("max_tokens", 0);
   if (!q_.max_tokens && !counting) body_.wrong("max_tokens", "expected an integer, found none");

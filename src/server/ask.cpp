@@ -27,9 +27,10 @@ class Asking : public std::enable_shared_from_this<Asking> {
         reply_(std::move(reply)),
         q_(std::move(question)),
         writer_(std::move(writer)),
-        gatherer_(answer_, q_.stream ? writer_.get() : nullptr,
-                  [this](std::string event) { reply_->write(std::move(event)); },
-                  [this] { return reply_->pending_bytes() > Reply::kCoalesceBytes; }) {}
+        gatherer_(
+            answer_, q_.stream ? writer_.get() : nullptr,
+            [this](std::string event) { reply_->write(std::move(event)); },
+            [this] { return reply_->pending_bytes() > Reply::kCoalesceBytes; }) {}
 
   std::optional<ApiError> start();
 
@@ -95,7 +96,8 @@ std::optional<ApiError> Asking::start() {
     answer_.prompts.push_back({prompt, {}, 0});
   }
   answer_.choices.resize(requests.size() * size_t(q_.n));
-  for (size_t i = 0; i < answer_.choices.size(); ++i) readers_.emplace_back(served_.chat.tokenizer(), q_, reading);
+  for (size_t i = 0; i < answer_.choices.size(); ++i)
+    readers_.emplace_back(served_.chat.tokenizer(), q_, reading);
   return submit(std::move(requests));
 }
 
@@ -103,7 +105,9 @@ std::optional<ApiError> Asking::submit(std::vector<Request> requests) {
   {
     std::lock_guard lock(mutex_);  // events wait until the stream has begun
     for (size_t part = 0; part < requests.size(); ++part) {
-      requests[part].on_event = [self = shared_from_this(), part](const Event& e) { return self->hear(part, e); };
+      requests[part].on_event = [self = shared_from_this(), part](const Event& e) {
+        return self->hear(part, e);
+      };
       auto id = served_.service.submit(std::move(requests[part]));
       if (!id) {
         over_ = true;
@@ -158,10 +162,8 @@ bool Asking::hear(size_t part, const Event& e) {
     return false;
   }
   if (e.finish == Finish::Failed) fail(api_error(*e.error));
-  else if (e.finish == Finish::Deadline)
-    fail({504, "the answer took longer than its time", "timeout"});
-  else
-    fail(shutting_down());  // or the client has left, and hears nothing
+  else if (e.finish == Finish::Deadline) fail({504, "the answer took longer than its time", "timeout"});
+  else fail(shutting_down());  // or the client has left, and hears nothing
   return false;
 }
 
@@ -241,15 +243,13 @@ void Asking::fail(const ApiError& error) {
   reply_->log(log_fields());
   if (refuse(*reply_, request_, error)) return;
   if (gatherer_.fail(error)) reply_->end();
-  else
-    reply_->cut();
+  else reply_->cut();
 }
 
 Headers Asking::headers(const char* type) const {
   Headers headers;
   if (q_.stream) headers = sse_headers();
-  else
-    headers.push_back({"Content-Type", type});
+  else headers.push_back({"Content-Type", type});
   headers.push_back({"x-seed", std::to_string(answer_.seed)});
   return headers;
 }
@@ -261,10 +261,16 @@ Json Asking::log_fields() const {
   for (const Choice& c : answer_.choices)
     finish.push_back(c.ending ? (c.has_calls() && c.ending == Ending::Stop ? "calls" : kNames[int(*c.ending)])
                               : "none");
-  Json j = {{"model", answer_.model},   {"stream", q_.stream},     {"prompt_tokens", u.prompt},
-            {"cached_tokens", u.cached}, {"answer_tokens", u.answer}, {"thought_tokens", u.thought},
-            {"seed", answer_.seed},     {"finish", finish.size() == 1 ? finish[0] : finish},
-            {"queue_s", answer_.first.queue_s}, {"prompt_s", answer_.first.prompt_s},
+  Json j = {{"model", answer_.model},
+            {"stream", q_.stream},
+            {"prompt_tokens", u.prompt},
+            {"cached_tokens", u.cached},
+            {"answer_tokens", u.answer},
+            {"thought_tokens", u.thought},
+            {"seed", answer_.seed},
+            {"finish", finish.size() == 1 ? finish[0] : finish},
+            {"queue_s", answer_.first.queue_s},
+            {"prompt_s", answer_.first.prompt_s},
             {"answer_s", answer_.first.answer_s}};
   if (!q_.affinity.empty()) j["affinity"] = q_.affinity.substr(0, 128);
   return j;

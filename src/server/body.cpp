@@ -80,7 +80,8 @@ std::optional<int64_t> Body::integer(const char* name, int64_t least, int64_t mo
   if (n && *n >= least && *n <= most) return n;
   std::string expected = "an integer";
   if (least > INT64_MIN) expected += " of at least " + std::to_string(least);
-  if (most < INT64_MAX) expected += (least > INT64_MIN ? " and at most " : " of at most ") + std::to_string(most);
+  if (most < INT64_MAX)
+    expected += (least > INT64_MIN ? " and at most " : " of at most ") + std::to_string(most);
   typed(name, false, expected.c_str());
   return {};
 }

@@ -25,7 +25,7 @@ class Body {
   std::vector<std::string> texts(const char* name);  // a string alone counts as a list of one
   const Json* list(const char* name);
   const Json* object(const char* name);
-  Body inside(const char* name);               // of an object; one without fields if there is none
+  Body inside(const char* name);                // of an object; one without fields if there is none
   Body item(const char* name, size_t i) const;  // of a list that is there
 
   // 400 about a field of this body.

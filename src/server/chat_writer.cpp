@@ -22,9 +22,12 @@ Json ids_of(std::span<const Said> said) {
 }  // namespace
 
 Json ChatWriter::frame(const Answer& answer, const char* object, Json choices) const {
-  return {{"id", "chatcmpl-" + answer.id},   {"object", object},
-          {"created", answer.created},       {"model", answer.model},
-          {"system_fingerprint", form_.fingerprint}, {"choices", std::move(choices)}};
+  return {{"id", "chatcmpl-" + answer.id},
+          {"object", object},
+          {"created", answer.created},
+          {"model", answer.model},
+          {"system_fingerprint", form_.fingerprint},
+          {"choices", std::move(choices)}};
 }
 
 void ChatWriter::add_reasoning(Json& to, std::string_view text) const {
@@ -68,8 +71,7 @@ Json ChatWriter::message(const Choice& choice) const {
   Json m = {{"role", "assistant"}, {"content", text.empty() && !calls.empty() ? Json() : Json(text)}};
   if (!thought.empty()) add_reasoning(m, thought);
   if (!calls.empty() && options_.legacy_call) m["function_call"] = calls[0]["function"];
-  else if (!calls.empty())
-    m["tool_calls"] = std::move(calls);
+  else if (!calls.empty()) m["tool_calls"] = std::move(calls);
   m["refusal"] = nullptr;
   m["annotations"] = Json::array();
   return m;
@@ -141,8 +143,7 @@ void ChatWriter::add(const Answer& answer, size_t i, const Block& block, std::st
   if (block.kind == Block::Kind::Call && options_.legacy_call) {
     delta["function_call"] = {{"arguments", text}};
   } else if (block.kind == Block::Kind::Call) {
-    delta["tool_calls"] =
-        Json::array({{{"index", sent_[i].calls - 1}, {"function", {{"arguments", text}}}}});
+    delta["tool_calls"] = Json::array({{{"index", sent_[i].calls - 1}, {"function", {{"arguments", text}}}}});
   } else if (block.kind == Block::Kind::Thought && options_.reasoning_field != "content") {
     add_reasoning(delta, text);
   } else {

@@ -12,7 +12,7 @@ class ChatWriter : public Writer {
  public:
   struct Options {
     std::string reasoning_field = "both";  // reasoning_content, reasoning, both; content: part of the text
-    bool legacy_call = false;              // function_call in place of tool_calls: the request had `functions`
+    bool legacy_call = false;  // function_call in place of tool_calls: the request had `functions`
   };
   ChatWriter(OpenAiForm form, Options options) : form_(std::move(form)), options_(std::move(options)) {}
 

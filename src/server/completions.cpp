@@ -105,9 +105,12 @@ class CompletionsWriter : public Writer {
   };
 
   Json frame(const Answer& answer, Json choices) const {
-    return {{"id", "cmpl-" + answer.id},       {"object", "text_completion"},
-            {"created", answer.created},       {"model", answer.model},
-            {"system_fingerprint", form_.fingerprint}, {"choices", std::move(choices)}};
+    return {{"id", "cmpl-" + answer.id},
+            {"object", "text_completion"},
+            {"created", answer.created},
+            {"model", answer.model},
+            {"system_fingerprint", form_.fingerprint},
+            {"choices", std::move(choices)}};
   }
 
   std::string prompt_text(const Answer& answer, size_t i) const {
@@ -176,8 +179,7 @@ void read_prompts(Body& body, Question& q, const ApiOptions& options) {
     for (const Json& one : *prompt) {
       if (one.is_string()) q.prompts.push_back(one.get<std::string>());
       else if (one.is_array()) q.prompts.push_back(ids(one));
-      else
-        return body.wrong("prompt", "expected texts or lists of token ids, found " + kind_of(one));
+      else return body.wrong("prompt", "expected texts or lists of token ids, found " + kind_of(one));
     }
   if (q.prompts.size() > size_t(options.most_prompts))
     body.wrong("prompt", "expected at most " + std::to_string(options.most_prompts) + " prompts, found " +
@@ -194,7 +196,8 @@ void read_suffix(Body& body, Question& q, const Tokenizer& tokenizer) {
   for (RawPrompt& prompt : q.prompts) {
     const auto* text = std::get_if<std::string>(&prompt);
     if (!text) return body.unsupported("suffix", "expected a prompt that is text");
-    const auto head = tokenizer.encode(*text, AddedTokens::User), tail = tokenizer.encode(*suffix, AddedTokens::User);
+    const auto head = tokenizer.encode(*text, AddedTokens::User),
+               tail = tokenizer.encode(*suffix, AddedTokens::User);
     if (!head || !tail) return body.wrong("suffix", "cannot be tokenized");
     std::vector<Token> ids = {*before};
     ids.insert(ids.end(), head->begin(), head->end());
@@ -231,14 +234,17 @@ std::optional<ApiError> read_completions(const Json& json, const Served& served,
 }
 
 void add_completions(Router& router, Served& served) {
-  router.add("POST", "/v1/completions", On::Text, [&served](const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
-    Question q = new_question(served);
-    auto json = read_body(request, *reply);
-    if (!json) return;
-    if (auto fault = read_completions(*json, served, q)) return void(refuse(*reply, request, *fault));
-    auto writer = std::make_unique<CompletionsWriter>(q, openai_form(q, served.chat.tokenizer(), served.model.version));
-    ask(served, request, reply, std::move(q), std::move(writer));
-  });
+  router.add("POST", "/v1/completions", On::Text,
+             [&served](const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+               Question q = new_question(served);
+               auto json = read_body(request, *reply);
+               if (!json) return;
+               if (auto fault = read_completions(*json, served, q))
+                 return void(refuse(*reply, request, *fault));
+               auto writer = std::make_unique<CompletionsWriter>(
+                   q, openai_form(q, served.chat.tokenizer(), served.model.version));
+               ask(served, request, reply, std::move(q), std::move(writer));
+             });
 }
 
 }  // namespace invar::server

@@ -31,8 +31,9 @@ Json stop_sequence_of(const Choice& choice) {
 }
 
 Json message_frame(const Answer& answer) {
-  return {{"id", "msg_" + answer.id}, {"type", "message"},     {"role", "assistant"},
-          {"model", answer.model},    {"content", Json::array()}, {"stop_reason", nullptr},
+  return {{"id", "msg_" + answer.id}, {"type", "message"},
+          {"role", "assistant"},      {"model", answer.model},
+          {"content", Json::array()}, {"stop_reason", nullptr},
           {"stop_sequence", nullptr}, {"usage", usage_json(answer.usage())}};
 }
 

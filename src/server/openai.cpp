@@ -26,10 +26,8 @@ std::string read_content(Body& message) {
     Body part = message.item("content", i);
     const std::string type = part.text("type").value_or("text");
     if (type == "text") text += part.text("text").value_or("");
-    else if (type == "refusal")
-      text += part.text("refusal").value_or("");
-    else
-      part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
+    else if (type == "refusal") text += part.text("refusal").value_or("");
+    else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
   return text;
 }
@@ -86,8 +84,7 @@ void read_tools(Body& body, Conversation& c) {
       Body tool = body.item("tools", i);
       const std::string type = tool.text("type").value_or("function");
       if (type == "function") add_function(tool.inside("function"), c);
-      else if (type == "custom")
-        tool.unsupported("type", "custom tools; they are in /v1/responses");
+      else if (type == "custom") tool.unsupported("type", "custom tools; they are in /v1/responses");
       // else one that only its vendor can run
     }
   if (const Json* functions = body.list("functions"))
@@ -100,8 +97,7 @@ void read_choice(Body& body, const char* field, Question& q) {
   if (choice->is_string()) {
     const std::string kind = choice->get<std::string>();
     if (kind == "none") q.tool_choice.kind = ToolChoice::Kind::None;
-    else if (kind == "required")
-      q.tool_choice.kind = ToolChoice::Kind::Required;
+    else if (kind == "required") q.tool_choice.kind = ToolChoice::Kind::Required;
     else if (kind != "auto")
       body.wrong(field, "expected none, auto, required or a function, found \"" + kind + "\"");
     return;
@@ -113,8 +109,7 @@ void read_choice(Body& body, const char* field, Question& q) {
     if (allowed.text("mode") == "required") q.tool_choice.kind = ToolChoice::Kind::Required;
     if (const Json* tools = allowed.list("tools"))
       for (size_t i = 0; i < tools->size(); ++i)
-        q.tool_choice.names.push_back(
-            allowed.item("tools", i).inside("function").text("name").value_or(""));
+        q.tool_choice.names.push_back(allowed.item("tools", i).inside("function").text("name").value_or(""));
     return;
   }
   if (type != "function") return named.unsupported("type", "a choice of type \"" + type + "\"");
@@ -166,13 +161,13 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
   q.echo = body.flag("echo").value_or(false);
   const auto top = body.integer("top_logprobs", 0, served.options.most_logprobs);
   if (body.flag("logprobs").value_or(false)) q.logprobs = int(top.value_or(0));
-  else if (top.value_or(0) > 0)
-    body.wrong("top_logprobs", "expected logprobs to be true");
+  else if (top.value_or(0) > 0) body.wrong("top_logprobs", "expected logprobs to be true");
   const auto most = body.integer("max_tokens", 0), newer = body.integer("max_completion_tokens", 0),
              predict = body.integer("n_predict", -1);
   q.max_tokens = newer ? newer : most ? most : predict;
   if (q.max_tokens == -1) q.max_tokens.reset();
-  if (!q.max_tokens && served.options.default_max_tokens >= 0) q.max_tokens = served.options.default_max_tokens;
+  if (!q.max_tokens && served.options.default_max_tokens >= 0)
+    q.max_tokens = served.options.default_max_tokens;
   check_tools(body, q, served.options);
   return fault;
 }

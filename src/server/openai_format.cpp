@@ -7,8 +7,8 @@
 namespace invar::server {
 
 OpenAiForm openai_form(const Question& q, const Tokenizer& tokenizer, const std::string& version) {
-  return {tokenizer,          "invar-" + version, q.logprobs,  q.prompt_logprobs, q.echo,
-          q.return_token_ids, q.tokens_as_ids,    q.timings,   q.stream_usage,    q.continuous_usage};
+  return {tokenizer,          "invar-" + version, q.logprobs, q.prompt_logprobs, q.echo,
+          q.return_token_ids, q.tokens_as_ids,    q.timings,  q.stream_usage,    q.continuous_usage};
 }
 
 Json openai_usage(const Usage& u) {

@@ -11,7 +11,8 @@ namespace invar::server {
 
 std::optional<ApiError> read_completions(const Json& json, const Served& served, Question& q);
 std::optional<ApiError> read_chat(const Json& json, const Served& served, Question& q);
-std::optional<ApiError> read_responses(const Json& json, const Served& served, Question& q, ResponsesForm& form);
+std::optional<ApiError> read_responses(const Json& json, const Served& served, Question& q,
+                                       ResponsesForm& form);
 std::optional<ApiError> read_messages(const Json& json, const Served& served, Question& q);
 
 }  // namespace invar::server

@@ -27,7 +27,28 @@ std::optional<ApiError> tokenize_raw(const Served& served, const Question& q, To
   return {};
 }
 
+std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
+  const Conversation& c = *q.conversation;
+  ChatInput input;
+  input.messages = c.messages;
+  input.tools = c.tools;
+  input.documents = c.documents;
+  input.options = c.variables;
+  if (q.thinking.on) input.options["enable_thinking"] = *q.thinking.on;
+  if (!q.thinking.effort.empty() && !input.options.contains("reasoning_effort"))
+    input.options["reasoning_effort"] = q.thinking.effort;
+  input.add_generation_prompt = c.add_generation_prompt;
+  auto tokens = served.chat.prompt(input);
+  if (!tokens) return api_error(tokens.error());
+  out.prompts.push_back(tokens.take());
+  return {};
+}
+
 }  // namespace
+
+std::optional<ApiError> tokenize(const Served& served, const Question& q, Tokenized& out) {
+  return q.conversation ? tokenize_chat(served, q, out) : tokenize_raw(served, q, out);
+}
 
 std::optional<ApiError> check_length(const Served& served, Family family, int64_t prompt,
                                      std::optional<int64_t>& most) {
@@ -44,8 +65,8 @@ std::optional<ApiError> check_length(const Served& served, Family family, int64_
   }
   if (family == Family::Anthropic) {
     error.message = alone ? "prompt is too long: " + p + " tokens > " + n + " maximum"
-                          : "input length and `max_tokens` exceed context limit: " + p + " + " + g + " > " + n +
-                                ", decrease input length or `max_tokens` and try again";
+                          : "input length and `max_tokens` exceed context limit: " + p + " + " + g + " > " +
+                                n + ", decrease input length or `max_tokens` and try again";
   } else {
     error.code = "context_length_exceeded";
     error.message = "This model's maximum context length is " + n + " tokens. However, you requested " +

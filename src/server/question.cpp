@@ -33,7 +33,8 @@ void read_bias(Body& body, Question& q) {
   for (const auto& [key, value] : bias->items()) {
     const bool id = !key.empty() && key.size() < 10 && key.find_first_not_of("0123456789") == key.npos;
     if (!id || !value.is_number())
-      return body.wrong("logit_bias", "expected token ids with numbers, found \"" + key + "\": " + kind_of(value));
+      return body.wrong("logit_bias",
+                        "expected token ids with numbers, found \"" + key + "\": " + kind_of(value));
     q.sampling.bias.emplace_back(Token(std::stoi(key)), float(value.get<double>()));
   }
 }
@@ -65,7 +66,8 @@ void read_guides(Body& body, const std::string& prefix, Question& q) {
     }
     set("json", std::move(s));
   }
-  if (const auto regex = body.text(named("regex").c_str())) set("regex", {Structure::Kind::Regex, {}, *regex});
+  if (const auto regex = body.text(named("regex").c_str()))
+    set("regex", {Structure::Kind::Regex, {}, *regex});
   if (body.any(named("choice").c_str())) {
     const auto choices = body.texts(named("choice").c_str());
     if (choices.empty()) return body.wrong(named("choice"), "expected at least one text, found none");
@@ -76,7 +78,8 @@ void read_guides(Body& body, const std::string& prefix, Question& q) {
     const bool gbnf = grammar->find("::=") != grammar->npos;
     set("grammar", {gbnf ? Structure::Kind::Gbnf : Structure::Kind::Lark, {}, *grammar});
   }
-  if (body.flag(named("json_object").c_str()).value_or(false)) set("json_object", {Structure::Kind::JsonObject});
+  if (body.flag(named("json_object").c_str()).value_or(false))
+    set("json_object", {Structure::Kind::JsonObject});
   if (body.any(named("structural_tag").c_str())) body.unsupported(named("structural_tag"), "structural tags");
 }
 
@@ -118,7 +121,8 @@ void read_choices(Body& body, Question& q, const ApiOptions& options) {
   q.tokens_as_ids = body.flag("return_tokens_as_token_ids").value_or(false);
   q.timings = body.flag("timings_per_token").value_or(false);
   q.truncate_prompt = body.integer("truncate_prompt_tokens", 1);
-  if (body.flag("use_beam_search").value_or(false)) body.unsupported("use_beam_search", "answers are sampled");
+  if (body.flag("use_beam_search").value_or(false))
+    body.unsupported("use_beam_search", "answers are sampled");
 }
 
 void read_stream(Body& body, Question& q) {
@@ -149,9 +153,11 @@ void read_structure(Body& body, Question& q) {
   Body outputs = body.inside("structured_outputs");
   read_guides(outputs, "", q);
   read_guides(body, "guided_", q);
-  if (const auto grammar = body.text("grammar")) set_structure(body, "grammar", {Structure::Kind::Gbnf, {}, *grammar}, q);
+  if (const auto grammar = body.text("grammar"))
+    set_structure(body, "grammar", {Structure::Kind::Gbnf, {}, *grammar}, q);
   read_schema(body, "json_schema", q);
-  if (body.flag("grammar_lazy").value_or(false)) body.unsupported("grammar_lazy", "grammars hold from the start");
+  if (body.flag("grammar_lazy").value_or(false))
+    body.unsupported("grammar_lazy", "grammars hold from the start");
 }
 
 void read_hints(Body& body, Question& q) {
@@ -170,7 +176,7 @@ void read_effort(Body& body, const char* field, Question& q) {
     bool on;
     int64_t budget;
   };
-  constexpr Level kLevels[] = {{"none", false, 0},    {"minimal", false, 0}, {"low", true, 1024},
+  constexpr Level kLevels[] = {{"none", false, 0},     {"minimal", false, 0}, {"low", true, 1024},
                                {"medium", true, 4096}, {"high", true, 16384}, {"xhigh", true, -1},
                                {"max", true, -1}};
   for (const Level& level : kLevels)

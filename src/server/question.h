@@ -31,17 +31,17 @@ struct ToolChoice {
 // What the text of the answer must be.
 struct Structure {
   enum class Kind { None, JsonObject, Schema, Regex, Choice, Lark, Gbnf } kind = Kind::None;
-  Json value = {};      // the schema, or a list of choices
-  std::string text = {};  // of a regex or grammar
-  bool strict = false;  // a schema that cannot be honoured in whole is refused
+  Json value = {};         // the schema, or a list of choices
+  std::string text = {};   // of a regex or grammar
+  bool strict = false;     // a schema that cannot be honoured in whole is refused
   std::string field = {};  // that asked for it
 };
 
 struct Conversation {
-  Json messages = Json::array();  // as the chat API writes them
-  Json tools;                     // likewise; null: none
-  Json deferred = Json::array();  // tools that may be called, but are not shown with the others
-  Json documents;                 // null: none
+  Json messages = Json::array();    // as the chat API writes them
+  Json tools;                       // likewise; null: none
+  Json deferred = Json::array();    // tools that may be called, but are not shown with the others
+  Json documents;                   // null: none
   Json variables = Json::object();  // further ones of the template
   std::string chat_template;        // instead of the model's; empty: the model's
   bool add_generation_prompt = true;
@@ -53,8 +53,8 @@ struct Question {
   // One of the two.
   std::vector<RawPrompt> prompts;
   std::optional<Conversation> conversation;
-  bool add_bos = true;                       // to a prompt that is text
-  std::optional<int64_t> truncate_prompt;    // only so many of its last tokens
+  bool add_bos = true;                     // to a prompt that is text
+  std::optional<int64_t> truncate_prompt;  // only so many of its last tokens
 
   ToolChoice tool_choice;
   Thinking thinking;
@@ -68,8 +68,8 @@ struct Question {
   bool ignore_eos = false;
   std::vector<std::string> stops;
   std::vector<Token> stop_tokens;
-  bool include_stop = false;   // the stop string is part of the answer
-  bool show_control = false;   // control tokens are part of the text
+  bool include_stop = false;  // the stop string is part of the answer
+  bool show_control = false;  // control tokens are part of the text
 
   bool echo = false;
   int logprobs = -1, prompt_logprobs = -1;  // alternatives; below 0: none are told
@@ -86,10 +86,10 @@ struct Question {
 struct ApiOptions;
 
 // Fields that several APIs have by the same name.
-void read_sampling(Body& body, Question& q);                           // temperature ... logit_bias, seed
-void read_stops(Body& body, Question& q, const ApiOptions& options);   // stop, stop_token_ids, ignore_eos ...
+void read_sampling(Body& body, Question& q);                          // temperature ... logit_bias, seed
+void read_stops(Body& body, Question& q, const ApiOptions& options);  // stop, stop_token_ids, ignore_eos ...
 void read_choices(Body& body, Question& q, const ApiOptions& options);  // n, best_of, logprobs of prompts
-void read_stream(Body& body, Question& q);                             // stream, stream_options
+void read_stream(Body& body, Question& q);                              // stream, stream_options
 void read_structure(Body& body, Question& q);  // response_format, structured_outputs, guided_*, grammar ...
 void read_hints(Body& body, Question& q);      // priority, cache_salt, cache_prompt, prompt_cache_key
 void read_effort(Body& body, const char* field, Question& q);  // none, minimal, low, medium, high ...

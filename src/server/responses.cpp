@@ -58,8 +58,7 @@ std::string Reader::text_of(Body& holder, const char* name) {
     else if (type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
              type == "summary_text")
       text += part.text("text").value_or("");
-    else
-      part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
+    else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
   return text;
 }
@@ -67,16 +66,15 @@ std::string Reader::text_of(Body& holder, const char* name) {
 // The turn of the model that goes on, or a new one: text and thought come before calls.
 Json& Reader::assistant(bool after_text, bool after_calls) {
   const Json* last = c_.messages.empty() ? nullptr : &c_.messages.back();
-  const bool goes_on = last && (*last)["role"] == "assistant" &&
-                       (after_text || (*last)["content"] == "") && (after_calls || !last->contains("tool_calls"));
+  const bool goes_on = last && (*last)["role"] == "assistant" && (after_text || (*last)["content"] == "") &&
+                       (after_calls || !last->contains("tool_calls"));
   if (!goes_on) c_.messages.push_back({{"role", "assistant"}, {"content", ""}});
   return c_.messages.back();
 }
 
 void Reader::read_reasoning(Body& item) {
   std::string thought = text_of(item, "content");
-  if (thought.empty())
-    thought = from_base64(item.text("encrypted_content").value_or("")).value_or("");
+  if (thought.empty()) thought = from_base64(item.text("encrypted_content").value_or("")).value_or("");
   if (thought.empty()) thought = text_of(item, "summary");
   if (thought.empty()) return;
   Json& turn = assistant(false, false);
@@ -93,7 +91,8 @@ void Reader::add_call(const std::string& id, const std::string& name, Json argum
 
 void Reader::read_call(Body& item, bool custom) {
   const std::string name = shown_name(item.text("namespace").value_or(""), item.text("name").value_or(""));
-  Json arguments = item.any(custom ? "input" : "arguments") ? *item.any(custom ? "input" : "arguments") : Json("");
+  Json arguments =
+      item.any(custom ? "input" : "arguments") ? *item.any(custom ? "input" : "arguments") : Json("");
   if (custom) arguments = {{"input", std::move(arguments)}};
   else if (!arguments.is_string() && !arguments.is_object())
     item.wrong("arguments", "expected a string, found " + kind_of(arguments));
@@ -152,7 +151,8 @@ void Reader::add_tool(Body& tool, const std::string& space, bool custom) {
     std::string description = tool.text("description").value_or("");
     Body format = tool.inside("format");
     if (const auto grammar = format.text("definition"))
-      description += "\n\nThe input follows this grammar (" + format.text("syntax").value_or("lark") + "):\n" + *grammar;
+      description +=
+          "\n\nThe input follows this grammar (" + format.text("syntax").value_or("lark") + "):\n" + *grammar;
     const Json about = description;
     const Json parameters = {{"type", "object"},
                              {"properties", {{"input", {{"type", "string"}}}}},
@@ -171,8 +171,7 @@ void Reader::read_tools(Body& holder, const std::string& space) {
     Body tool = holder.item("tools", i);
     const std::string type = tool.text("type").value_or("");
     if (type == "function" || type == "custom") add_tool(tool, space, type == "custom");
-    else if (type == "namespace" && space.empty())
-      read_tools(tool, tool.text("name").value_or(""));
+    else if (type == "namespace" && space.empty()) read_tools(tool, tool.text("name").value_or(""));
     // else one that only its vendor can run
   }
 }
@@ -208,8 +207,7 @@ void Reader::read_choice() {
     }
   }
   if (kind == "none") t.kind = ToolChoice::Kind::None;
-  else if (kind == "required")
-    t.kind = ToolChoice::Kind::Required;
+  else if (kind == "required") t.kind = ToolChoice::Kind::Required;
   else if (kind != "auto")
     body_.wrong("tool_choice", "expected none, auto, required or a tool, found \"" + kind + "\"");
 }
@@ -223,7 +221,8 @@ void Reader::read_format() {
     if (!format.any("schema")) format.wrong("schema", "expected a schema, found none", "invalid_schema");
     return read_schema(format, "schema", q_);
   }
-  if (type != "text") format.wrong("type", "expected text, json_object or json_schema, found \"" + type + "\"");
+  if (type != "text")
+    format.wrong("type", "expected text, json_object or json_schema, found \"" + type + "\"");
 }
 
 void Reader::refuse_what_needs_a_store() {
@@ -235,7 +234,9 @@ void Reader::refuse_what_needs_a_store() {
 
 // What the response repeats of the request.
 void Reader::echo() {
-  auto given = [&](const char* name, Json otherwise) { return body_.any(name) ? *body_.any(name) : otherwise; };
+  auto given = [&](const char* name, Json otherwise) {
+    return body_.any(name) ? *body_.any(name) : otherwise;
+  };
   Json& e = form_.echo;
   e["instructions"] = given("instructions", nullptr);
   e["max_output_tokens"] = given("max_output_tokens", nullptr);
@@ -279,7 +280,9 @@ void Reader::read() {
   if (!q_.max_tokens && served_.options.default_max_tokens >= 0)
     q_.max_tokens = served_.options.default_max_tokens;
   const auto include = body_.texts("include");
-  auto includes = [&](const char* name) { return std::find(include.begin(), include.end(), name) != include.end(); };
+  auto includes = [&](const char* name) {
+    return std::find(include.begin(), include.end(), name) != include.end();
+  };
   form_.encrypted = includes("reasoning.encrypted_content");
   const auto top = body_.integer("top_logprobs", 0, served_.options.most_logprobs);
   if (includes("message.output_text.logprobs") || top.value_or(0) > 0) q_.logprobs = int(top.value_or(0));

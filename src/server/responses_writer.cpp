@@ -16,9 +16,7 @@ Json usage_json(const Usage& u) {
           {"total_tokens", u.prompt + u.answer}};
 }
 
-bool cut(const Choice& choice) {
-  return choice.ending == Ending::Length || choice.ending == Ending::Window;
-}
+bool cut(const Choice& choice) { return choice.ending == Ending::Length || choice.ending == Ending::Window; }
 
 // The text argument of a custom tool, which the model sees as a function.
 std::string input_of(const Block& call) {
@@ -106,8 +104,9 @@ Json ResponsesWriter::item(const Choice& choice, const Block& block, const char*
 // With the items that are complete; `status` of a response that has not ended: without.
 Json ResponsesWriter::response(const Answer& answer, const char* status) const {
   const Choice& choice = answer.choices[0];
-  Json j = {{"id", "resp_" + answer.id}, {"object", "response"},        {"created_at", answer.created},
-            {"status", status},          {"background", false},         {"error", nullptr},
+  Json j = {{"id", "resp_" + answer.id},     {"object", "response"},
+            {"created_at", answer.created},  {"status", status},
+            {"background", false},           {"error", nullptr},
             {"incomplete_details", nullptr}, {"model", answer.model}};
   j.update(form_.echo);
   j["output"] = Json::array();
@@ -224,8 +223,7 @@ std::string to_base64(std::string_view bytes) {
   for (size_t i = 0; i < bytes.size(); i += 3) {
     uint32_t three = 0;
     for (size_t j = 0; j < 3; ++j) three = three << 8 | (i + j < bytes.size() ? uint8_t(bytes[i + j]) : 0);
-    for (size_t j = 0; j < 4; ++j)
-      out += i + j > bytes.size() ? '=' : kDigits[three >> (18 - 6 * j) & 63];
+    for (size_t j = 0; j < 4; ++j) out += i + j > bytes.size() ? '=' : kDigits[three >> (18 - 6 * j) & 63];
   }
   return out;
 }

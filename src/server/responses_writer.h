@@ -51,8 +51,8 @@ class ResponsesWriter : public Writer {
   const ResponsesForm form_;
   const Tokenizer& tokenizer_;
   int64_t sequence_ = 0;
-  int output_ = 0;       // index of the item that is open
-  size_t said_ = 0;      // tokens whose log-probabilities were sent
+  int output_ = 0;        // index of the item that is open
+  size_t said_ = 0;       // tokens whose log-probabilities were sent
   bool started_ = false;  // the first two events are out
 };
 

@@ -17,6 +17,12 @@ uint64_t draw_seed() {
   return (uint64_t(source()) << 32 | source()) >> 11;  // whole as a double, too
 }
 
+// A fault of JSON without the library's name of it.
+std::string bare(const std::string& message) {
+  const size_t at = message.find("] ");
+  return at == message.npos ? message : message.substr(at + 2);
+}
+
 // One question on its way: hears the service's events, tells the client.
 class Asking : public std::enable_shared_from_this<Asking> {
  public:
@@ -37,7 +43,7 @@ class Asking : public std::enable_shared_from_this<Asking> {
  private:
   std::optional<ApiError> submit(std::vector<Request> requests);
   bool hear(size_t part, const Event& event);
-  void hear_tokens(size_t part, size_t choice, const Event& event);
+  void hear_tokens(size_t choice, const Event& event);
   void take(size_t choice, const Pieces& pieces);
   void end_choice(size_t part, size_t choice, const Event& event);
   void finish();
@@ -155,7 +161,7 @@ bool Asking::hear(size_t part, const Event& e) {
   }
   if (e.finish == Finish::Running || e.finish == Finish::Stop || e.finish == Finish::Length ||
       e.finish == Finish::StopString) {
-    hear_tokens(part, choice, e);
+    hear_tokens(choice, e);
     if (e.finish == Finish::Running) return !readers_[choice].stopped();
     end_choice(part, choice, e);
     if (++ended_ == answer_.choices.size()) finish();
@@ -167,7 +173,7 @@ bool Asking::hear(size_t part, const Event& e) {
   return false;
 }
 
-void Asking::hear_tokens(size_t part, size_t choice, const Event& e) {
+void Asking::hear_tokens(size_t choice, const Event& e) {
   Choice& c = answer_.choices[choice];
   AnswerReader& reader = readers_[choice];
   const bool keep = q_.logprobs >= 0 || q_.return_token_ids;
@@ -176,14 +182,13 @@ void Asking::hear_tokens(size_t part, size_t choice, const Event& e) {
     ++c.token_count;
     c.thought_tokens += reader.was_thought();
     if (keep) c.tokens.push_back({e.tokens[i], reader.part()});
-    if (q_.logprobs >= 0) c.tokens.back().logprob = e.logprobs[i];
+    if (i < e.logprobs.size()) c.tokens.back().logprob = e.logprobs[i];
     take(choice, pieces);
   }
   if (e.stopped_by < 0 || e.finish == Finish::Running) return;
   ++c.token_count;
   if (keep) c.stopped = Said{e.stopped_by, reader.part()};
-  if (q_.logprobs >= 0 && !e.logprobs.empty()) c.stopped->logprob = e.logprobs.back();
-  (void)part;
+  if (keep && !e.logprobs.empty()) c.stopped->logprob = e.logprobs.back();
 }
 
 void Asking::take(size_t choice, const Pieces& pieces) {
@@ -288,8 +293,8 @@ std::optional<Json> read_body(const HttpRequest& request, Reply& reply) {
   auto json = parse_ordered_json(request.body, "body");
   ApiError error{400, {}, "invalid_json"};
   if (json && json->is_object()) return json.take();
-  error.message = json ? "the body: expected a JSON object, found " + kind_of(*json)
-                       : "the body: expected JSON, " + json.error().message;
+  error.message =
+      "the body: expected a JSON object, found " + (json ? kind_of(*json) : bare(json.error().message));
   refuse(reply, request, error);
   return {};
 }

@@ -380,7 +380,7 @@ TEST(Http, StreamsAreChunkedOneEventEach) {
   const std::string head = client.read_until("\r\n\r\n");
   EXPECT_NE(head.find("Transfer-Encoding: chunked"), std::string::npos);
   EXPECT_EQ(client.read_until("0\r\n\r\n"),
-            "14\r\nevent: a\ndata: {}\n\n\r\nb\r\ndata: [1]\n\n\r\n0\r\n\r\n");
+            "13\r\nevent: a\ndata: {}\n\n\r\nb\r\ndata: [1]\n\n\r\n0\r\n\r\n");
   client.send(post("/echo", "after"));  // the connection goes on
   EXPECT_TRUE(client.answer().ends_with("POST after"));
 }

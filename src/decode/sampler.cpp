@@ -192,13 +192,18 @@ Status check_sampling(const SamplingParams& p, int64_t vocab) {
   return Ok{};
 }
 
-Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
-                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens) {
+Status check_finite(std::span<const float> logits, int64_t position) {
   for (size_t i = 0; i < logits.size(); ++i)
     if (!std::isfinite(logits[i]))
       return Error{Code::BadFile, "logits",
                    "token " + std::to_string(i) + " has a logit that is not finite, at position " +
-                       std::to_string(history.size())};
+                       std::to_string(position)};
+  return Ok{};
+}
+
+Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
+                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens) {
+  TRY(check_finite(logits, int64_t(history.size())));
   std::vector<float> own;
   if (needs_processing(allowed, params)) {
     own.assign(logits.begin(), logits.end());

@@ -14,6 +14,7 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -256,7 +257,7 @@ void Connection::prepare(const RequestReader& reader, const HttpRequest& request
                    {"method", method},
                    {"path", path.substr(0, 256)},
                    {"request_bytes", size},
-                   {"seconds", steady_seconds() - start}};
+                   {"seconds", std::round((steady_seconds() - start) * 1e6) / 1e6}};
       if (!trace.empty()) line["traceparent"] = trace;
       line.update(fields);
       write(json_text(line));

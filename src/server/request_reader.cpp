@@ -102,7 +102,7 @@ struct RequestReader::Parser {
 RequestReader::RequestReader(uint64_t head_bytes, uint64_t body_bytes)
     : head_bytes_(head_bytes), body_bytes_(body_bytes), parser_(std::make_unique<Parser>()) {
   parser_->beast.header_limit(uint32_t(head_bytes + kFramingBytes));
-  parser_->beast.body_limit(body_bytes);
+  parser_->beast.body_limit(boost::none);  // until the head is read, so that the refusal knows its path
   parser_->beast.eager(true);
 }
 
@@ -138,8 +138,6 @@ void RequestReader::read_head(std::string_view head) {
   auto& beast = parser_->beast;
   boost::system::error_code error;
   beast.put(boost::asio::buffer(head), error);
-  if (error == http::error::body_limit)
-    return refuse(413, "expected a body of at most " + std::to_string(body_bytes_) + " bytes");
   if ((error && error != http::error::need_more) || !beast.is_header_done())
     return refuse(400, "expected a request of HTTP/1.1, found: " + error.message());
 
@@ -171,6 +169,7 @@ void RequestReader::read_head(std::string_view head) {
   if (const auto length = beast.content_length(); length && *length > body_bytes_)
     return refuse(413, "expected a body of at most " + std::to_string(body_bytes_) + " bytes, found " +
                            std::to_string(*length));
+  beast.body_limit(body_bytes_);
   at_ = beast.is_done() ? At::Done : At::Body;
 }
 

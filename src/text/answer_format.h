@@ -16,8 +16,7 @@ namespace invar {
 struct CallTags {
   std::string_view name_begin, name_end, call_close;
   std::string_view key_begin, key_end, value_begin, value_end;
-  bool newlines;  // one newline after each tag, and around a value
-  bool bare;      // models drop the outer tags: `name_begin` alone starts a call
+  bool newlines = false;  // one newline around a value is not part of it
 };
 
 struct AnswerFormat {
@@ -26,7 +25,8 @@ struct AnswerFormat {
   std::string_view name;    // of the dialect: what --tool-parser takes
   std::string_view detect;  // in the template
   Calls calls = Calls::None;
-  std::string_view call_begin, call_end;  // around each call; empty: it begins with its {
+  std::string_view call_begin, call_end;  // around each call
+  bool bare = false;  // models drop `call_begin`: a name tag, or { as the first of the answer, begins a call
   CallTags tags = {};
   std::string_view arguments_key = {};  // of calls in JSON
 

@@ -253,7 +253,7 @@ Result<std::unique_ptr<Service>> open_script(const Flags& f, const ModelFile& fi
   constexpr uint64_t kMostScript = 256 << 20;
   auto script = TRY(parse_script(TRY(read_file(path, kMostScript)), chat.tokenizer(), path));
   ScriptedOptions options;
-  options.context = TRY(context_limit(file, f.engine));
+  options.context = f.engine.context > 0 ? f.engine.context : TRY(context_limit(file, f.engine));
   options.vocab = vocabulary_of(file, chat.tokenizer());
   options.running = f.engine.sequences;
   return std::unique_ptr<Service>(std::make_unique<Scripted>(chat, std::move(script), options));

@@ -287,14 +287,35 @@ void Scripted::begin(Active& a) {
   for (size_t i = 0; i < a.choices.size(); ++i) tell(a, int(i), {}, Finish::Running);
 }
 
+// Where a model has log-probabilities, a script is sure of what it says.
 bool Scripted::tell(Active& a, int choice, std::span<const Token> tokens, Finish finish,
-                    std::optional<Error> error) {
+                    std::optional<Error> error, Token stopped_by) {
   if (!a.request.on_event) return true;
-  return a.request.on_event(
-      Event{a.id, choice, tokens, finish, std::move(error), a.choices[size_t(choice)].usage, {}});
+  const auto sure = [](Token token, int alternatives) {
+    TokenLogprob one;
+    one.token = token;
+    one.rank = 1;
+    if (alternatives > 0) one.best = {{token, one.value}};
+    return one;
+  };
+  Event event{a.id, choice, tokens, finish, std::move(error), a.choices[size_t(choice)].usage};
+  event.stopped_by = stopped_by;
+  std::vector<TokenLogprob> of_answer, of_prompt;
+  if (a.request.logprobs >= 0) {
+    for (Token token : tokens) of_answer.push_back(sure(token, a.request.logprobs));
+    if (stopped_by >= 0) of_answer.push_back(sure(stopped_by, a.request.logprobs));
+  }
+  if (a.request.prompt_logprobs >= 0 && choice == 0 && !a.told_prompt && a.line) {
+    a.told_prompt = true;
+    for (size_t i = 1; i < a.request.prompt.size(); ++i)
+      of_prompt.push_back(sure(a.request.prompt[i], a.request.prompt_logprobs));
+  }
+  event.logprobs = of_answer;
+  event.prompt_logprobs = of_prompt;
+  return a.request.on_event(event);
 }
 
-void Scripted::end(Active& a, int choice, Finish finish, std::optional<Error> error) {
+void Scripted::end(Active& a, int choice, Finish finish, std::optional<Error> error, Token stopped_by) {
   auto& c = a.choices[size_t(choice)];
   if (c.ended) return;
   c.ended = true;
@@ -313,7 +334,7 @@ void Scripted::end(Active& a, int choice, Finish finish, std::optional<Error> er
     counts_.prompt_tokens += c.usage.prompt_tokens;
     counts_.cached_tokens += c.usage.cached_tokens;
   }
-  tell(a, choice, {}, finish, std::move(error));
+  tell(a, choice, {}, finish, std::move(error), stopped_by);
 }
 
 // The token to take where the script has `token`: itself, or the only one that the constraint leaves.
@@ -347,6 +368,7 @@ void Scripted::advance(Active& a) {
     std::vector<Token> tokens;
     Finish finish = Finish::Running;
     std::optional<Error> error;
+    Token stopped_by = -1;
     const int64_t room = options_.context - c.usage.prompt_tokens;
     const int64_t most = a.request.max_tokens < 0 ? room : std::min(room, a.request.max_tokens);
     for (int left = line.chunk[c.event++ % line.chunk.size()]; left > 0 && finish == Finish::Running;
@@ -375,6 +397,7 @@ void Scripted::advance(Active& a) {
       }
       if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
         finish = Finish::Stop;
+        stopped_by = token;
         break;
       }
       tokens.push_back(token);
@@ -385,7 +408,7 @@ void Scripted::advance(Active& a) {
     c.usage.answer_s = std::max(0.0, seconds() - a.began_at - c.usage.prompt_s);
     if (!tokens.empty() && !tell(a, int(i), tokens, Finish::Running)) finish = Finish::StopString;
     else if (finish == Finish::Running && c.usage.answer_tokens >= most) finish = Finish::Length;
-    if (finish != Finish::Running) end(a, int(i), finish, std::move(error));
+    if (finish != Finish::Running) end(a, int(i), finish, std::move(error), stopped_by);
   }
   a.due = seconds() + line.delay_s;
 }

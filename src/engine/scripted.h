@@ -66,8 +66,8 @@ class Scripted : public Service {
   void advance(Active& a);
   Result<Token> constrained(Constraint& constraint, Token token) const;
   bool tell(Active& a, int choice, std::span<const Token> tokens, Finish finish,
-            std::optional<Error> error = {});
-  void end(Active& a, int choice, Finish finish, std::optional<Error> error = {});
+            std::optional<Error> error = {}, Token stopped_by = -1);
+  void end(Active& a, int choice, Finish finish, std::optional<Error> error = {}, Token stopped_by = -1);
 
   const Chat& chat_;
   const std::vector<ScriptLine> script_;

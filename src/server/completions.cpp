@@ -67,8 +67,6 @@ std::optional<ApiError> read_completions(const Json& json, const Served& served,
   Body body(json, fault);
   constexpr int64_t kDefaultTokens = 16;  // OpenAI's
   q.model = body.text("model").value_or("");
-  read_prompts(body, q, served.options);
-  read_suffix(body, q, served.chat.tokenizer());
   read_sampling(body, q);
   read_stops(body, q, served.options);
   read_choices(body, q, served.options);
@@ -81,6 +79,8 @@ std::optional<ApiError> read_completions(const Json& json, const Served& served,
   const auto most = body.integer("max_tokens", 0), predict = body.integer("n_predict", -1);
   q.max_tokens = most ? most : predict ? predict : kDefaultTokens;
   if (q.max_tokens == -1) q.max_tokens.reset();
+  read_prompts(body, q, served.options);
+  read_suffix(body, q, served.chat.tokenizer());
   if (q.max_tokens == 0 && !q.echo) body.wrong("max_tokens", "expected at least 1 without echo, found 0");
   return fault;
 }

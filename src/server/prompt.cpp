@@ -64,7 +64,10 @@ std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, T
   std::optional<bool> thinks = q.thinking.on;
   const auto opening = continues(input.messages);
   if (c.continue_final && !opening)
-    return ApiError{400, "continue_final_message: expected a last message of the assistant", {}, "continue_final_message"};
+    return ApiError{400,
+                    "continue_final_message: expected a last message of the assistant",
+                    {},
+                    "continue_final_message"};
   if (opening) {
     input.messages.erase(input.messages.size() - 1);
     input.add_generation_prompt = true;

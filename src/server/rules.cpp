@@ -43,7 +43,8 @@ std::optional<ApiError> spec_of(const Structure& s, std::optional<GrammarSpec>& 
   using Kind = Structure::Kind;
   if (s.kind == Kind::None) return {};
   if (s.kind == Kind::Gbnf)
-    return refused(s.field, "not supported: grammars of llama.cpp; a grammar in Lark's form is", "unsupported_parameter");
+    return refused(s.field, "not supported: grammars of llama.cpp; a grammar in Lark's form is",
+                   "unsupported_parameter");
   GrammarSpec& g = spec.emplace();
   g.strict = s.strict;
   switch (s.kind) {
@@ -85,7 +86,8 @@ std::optional<ApiError> choose_tools(const Question& q, const Tokenized& prompt,
   if (!required && !spec && choice.names.empty() && !any_strict(q.conversation->tools)) return {};
   if (!dialect.format.has_calls()) {
     if (!required) return {};
-    return refused("tool_choice", "not supported: how this model writes calls is not known", "unsupported_parameter");
+    return refused("tool_choice", "not supported: how this model writes calls is not known",
+                   "unsupported_parameter");
   }
   CallRules rules;
   rules.tools = prompt.tools;
@@ -108,17 +110,18 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
   std::optional<GrammarSpec> spec;
   if (auto fault = spec_of(q.structure, spec)) return fault;
   if (q.conversation) {
-    if (auto fault = choose_tools(q, prompt, dialect, served.chat.tokenizer(), spec, rules.banned)) return fault;
+    if (auto fault = choose_tools(q, prompt, dialect, served.chat.tokenizer(), spec, rules.banned))
+      return fault;
     if (prompt.opens_thought) rules.thought = AnswerRules::Thought::Open;
-    else if (prompt.may_think)
-      rules.thought = AnswerRules::Thought::May;
+    else if (prompt.may_think) rules.thought = AnswerRules::Thought::May;
     if (rules.thought != AnswerRules::Thought::No) rules.thought_budget = q.thinking.budget.value_or(-1);
   }
   if (spec) {
     auto grammar = dialect.grammars.compile(*spec);
     if (!grammar) {
       const std::string field = q.structure.field.empty() ? "tools" : q.structure.field;
-      ApiError error = refused(field, grammar.error().where + ": " + grammar.error().message, "invalid_schema");
+      ApiError error =
+          refused(field, grammar.error().where + ": " + grammar.error().message, "invalid_schema");
       return error;
     }
     out.ignored = grammar->ignored();

@@ -10,7 +10,8 @@ namespace {
 
 constexpr size_t kMaxTools = 512;
 
-// A text of a Lark grammar: literals side by side become one, markers are tokens where the vocabulary has them.
+// A text of a Lark grammar: literals side by side become one, markers are tokens where the vocabulary has
+// them.
 class Sequence {
  public:
   explicit Sequence(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -108,11 +109,13 @@ class Builder {
         std::vector<std::string> ignored;
         Json schema = enforceable(spec.schema, ignored);
         if (spec.strict && !ignored.empty())
-          return Error{Code::BadRequest, ignored[0], "the keyword cannot be enforced, and the schema is strict"};
+          return Error{Code::BadRequest, ignored[0],
+                       "the keyword cannot be enforced, and the schema is strict"};
         parts_.push_back({"", schema});
         return json_rule(std::move(schema));
       }
-      case Kind::JsonObject: return json_rule({{"type", "object"}});
+      case Kind::JsonObject:
+        return json_rule({{"type", "object"}});
       case Kind::Regex: {
         std::string escaped;
         for (size_t i = 0; i < spec.text.size(); i++) {
@@ -129,7 +132,8 @@ class Builder {
         for (const std::string& one : spec.choice) all += (all.empty() ? "" : " | ") + json_text(one);
         return all;
       }
-      case Kind::Lark: break;
+      case Kind::Lark:
+        break;
     }
     return Error{Code::BadRequest, "grammar", "expected no tools beside a grammar"};
   }
@@ -156,7 +160,8 @@ class Builder {
     }
     if (names.empty()) {
       const std::string all = rules_.names.empty() ? "" : rules_.names[0];
-      return Error{Code::BadRequest, "tool_choice", "expected the name of one of the tools, found '" + all + "'"};
+      return Error{Code::BadRequest, "tool_choice",
+                   "expected the name of one of the tools, found '" + all + "'"};
     }
     Sequence call = sequence();
     const bool lines = t_.newlines || f_.calls == AnswerFormat::Calls::Json;
@@ -184,8 +189,10 @@ class Builder {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
-    const Json properties = parameters.is_object() ? parameters.value("properties", Json::object()) : Json::object();
-    const Json required = parameters.is_object() ? parameters.value("required", Json::array()) : Json::array();
+    const Json properties =
+        parameters.is_object() ? parameters.value("properties", Json::object()) : Json::object();
+    const Json required =
+        parameters.is_object() ? parameters.value("required", Json::array()) : Json::array();
     int n = 0;
     for (const auto& [key, schema] : properties.items()) {
       const std::string inner = rule + "_" + std::to_string(n++);
@@ -258,9 +265,11 @@ class Builder {
 
 }  // namespace
 
-Result<GrammarSpec> call_grammar(const CallRules& rules, const AnswerFormat& format, const Tokenizer& tokenizer) {
+Result<GrammarSpec> call_grammar(const CallRules& rules, const AnswerFormat& format,
+                                 const Tokenizer& tokenizer) {
   if (!format.has_calls())
-    return Error{Code::BadRequest, "tool_choice", "expected auto or none, the model's template has no tool calls"};
+    return Error{Code::BadRequest, "tool_choice",
+                 "expected auto or none, the model's template has no tool calls"};
   return Builder(rules, format, tokenizer).build();
 }
 

@@ -38,10 +38,12 @@ void each_subschema(const Json& schema, const std::string& at, const Visit& visi
   if (!schema.is_object()) return;
   for (const auto& [key, value] : schema.items()) {
     const std::string there = at + pointer_part(key);
-    const bool map = key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions";
+    const bool map =
+        key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions";
     if (value.is_object() && map) {
       for (const auto& [name, inner] : value.items()) visit(inner, there + pointer_part(name));
-    } else if (value.is_array() && (key == "anyOf" || key == "oneOf" || key == "allOf" || key == "prefixItems")) {
+    } else if (value.is_array() &&
+               (key == "anyOf" || key == "oneOf" || key == "allOf" || key == "prefixItems")) {
       for (size_t i = 0; i < value.size(); i++) visit(value[i], there + "/" + std::to_string(i));
     } else if (value.is_object() && (key == "items" || key == "additionalProperties")) {
       visit(value, there);
@@ -50,15 +52,38 @@ void each_subschema(const Json& schema, const std::string& at, const Visit& visi
 }
 
 // Keywords that say nothing about values.
-constexpr std::string_view kNotes[] = {"$anchor",   "$defs",    "definitions", "$schema",  "$id",
-                                       "id",        "$comment", "title",       "description", "default",
-                                       "readOnly",  "writeOnly", "examples",   "deprecated", "contentMediaType",
-                                       "contentEncoding"};
-constexpr std::string_view kEnforced[] = {
-    "anyOf",    "oneOf",    "allOf",     "$ref",    "const",  "enum",    "type",      "items", "additionalItems",
-    "prefixItems", "minItems", "maxItems", "properties", "additionalProperties", "patternProperties", "required",
-    "minProperties", "maxProperties", "minLength", "maxLength", "pattern", "format", "minimum", "maximum",
-    "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "nullable"};
+constexpr std::string_view kNotes[] = {"$anchor",     "$defs",      "definitions",      "$schema",
+                                       "$id",         "id",         "$comment",         "title",
+                                       "description", "default",    "readOnly",         "writeOnly",
+                                       "examples",    "deprecated", "contentMediaType", "contentEncoding"};
+constexpr std::string_view kEnforced[] = {"anyOf",
+                                          "oneOf",
+                                          "allOf",
+                                          "$ref",
+                                          "const",
+                                          "enum",
+                                          "type",
+                                          "items",
+                                          "additionalItems",
+                                          "prefixItems",
+                                          "minItems",
+                                          "maxItems",
+                                          "properties",
+                                          "additionalProperties",
+                                          "patternProperties",
+                                          "required",
+                                          "minProperties",
+                                          "maxProperties",
+                                          "minLength",
+                                          "maxLength",
+                                          "pattern",
+                                          "format",
+                                          "minimum",
+                                          "maximum",
+                                          "exclusiveMinimum",
+                                          "exclusiveMaximum",
+                                          "multipleOf",
+                                          "nullable"};
 
 bool one_of(std::span<const std::string_view> list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
@@ -207,7 +232,8 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const 
     return bad("schema", "expected a JSON schema, an object, found " + json_text(schema).substr(0, 80));
   }
   if (const size_t size = json_text(schema).size(); size > kMaxBytes) {
-    return bad("schema", "expected at most " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(size));
+    return bad("schema",
+               "expected at most " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(size));
   }
   if (depth_of(schema) > kMaxNesting) {
     return bad("schema", "expected at most " + std::to_string(kMaxNesting) + " nested values");
@@ -218,7 +244,8 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const 
     return bad(out.ignored_[0], "the keyword cannot be enforced, and the schema is strict");
   }
   std::string warnings;
-  Result<std::unique_ptr<Matcher>> made = matcher(TK_JSON_SCHEMA, json_text(schema), strict, "schema", &warnings);
+  Result<std::unique_ptr<Matcher>> made =
+      matcher(TK_JSON_SCHEMA, json_text(schema), strict, "schema", &warnings);
   if (!made) {
     const std::string place = place_of_fault(schema, strict);
     return bad(place.empty() ? "schema" : place, made.error().message);
@@ -245,7 +272,8 @@ Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
     text = "(" + text.substr(1) + ")";
   }
   if (text.empty() || text.size() > kMaxBytes) {
-    return bad(where, "expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
+    return bad(where,
+               "expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
   }
   Grammar out;
   Result<std::unique_ptr<Matcher>> made =

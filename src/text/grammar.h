@@ -38,7 +38,6 @@ struct GrammarSpec {
 // The schema without keywords that are not enforced; `ignored` gets their places, as JSON pointers.
 Json enforceable(Json schema, std::vector<std::string>& ignored);
 
-
 // The state of one answer in its grammar.  Used by one thread at a time, any thread.
 class Matcher {
  public:

@@ -206,6 +206,7 @@ struct AnswerParser::State : CallSink {
     part = Part::Text;
     if (outcome == CallReader::Outcome::Done) {
       drop_space = at_front = true;
+      spaces.clear();
       inert = false;
       return true;
     }

@@ -35,10 +35,10 @@ struct AnswerPiece {
 };
 
 struct AnswerOptions {
-  bool starts_in_thought = false;  // the prompt opened it (opens_thought)
-  bool calls_in_thought = false;   // a call in a thought that the answer never closed is a call
-  std::vector<std::string> stops;  // looked for in text, not in thoughts and calls
-  bool keep_stop = false;          // the stop string is part of the text
+  bool starts_in_thought = false;       // the prompt opened it (opens_thought)
+  bool calls_in_thought = false;        // a call in a thought that the answer never closed is a call
+  std::vector<std::string> stops = {};  // looked for in text, not in thoughts and calls
+  bool keep_stop = false;               // the stop string is part of the text
 };
 
 class AnswerParser {

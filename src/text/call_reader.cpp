@@ -407,7 +407,7 @@ class JsonReader : public CallReader {
       const auto name = parse_ordered_json(value_, "name");
       if (!name || !name->is_string()) return Outcome::NoCall;
       name_ = name->get<std::string>();
-      if (!known()) return Outcome::NoCall;
+      if (!tools_.known(name_)) return Outcome::NoCall;
       if (!arguments_.empty()) end_arguments(sink);
     } else if (role_ == Role::Arguments) {
       if (!streams) {

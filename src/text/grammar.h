@@ -26,7 +26,17 @@ struct GrammarSpec {
   bool strict = false;              // a keyword that cannot be enforced is an error; else it is ignored
   std::string text;                 // Regex, Lark
   std::vector<std::string> choice;  // Choice: one of these
+
+  // Schemas within a Lark text and where the request has them, for errors.
+  struct Part {
+    std::string where;
+    Json schema;
+  };
+  std::vector<Part> parts;
 };
+
+// The schema without keywords that are not enforced; `ignored` gets their places, as JSON pointers.
+Json enforceable(Json schema, std::vector<std::string>& ignored);
 
 // The state of one answer in its grammar.  Used by one thread at a time, any thread.
 class Matcher {
@@ -42,11 +52,13 @@ class Matcher {
 
  private:
   friend class Grammar;
+  friend class GrammarCompiler;
   struct Free {
     void operator()(tk_matcher* m) const;
   };
   explicit Matcher(tk_matcher* kit) : kit_(kit) {}
   std::unique_ptr<tk_matcher, Free> kit_;
+  bool may_end_ = false;
 };
 
 class Grammar {  // immutable: any number of threads may use it
@@ -74,6 +86,11 @@ class GrammarCompiler {
     void operator()(tk_grammar_env* e) const;
   };
   GrammarCompiler() = default;
+  Result<std::unique_ptr<Matcher>> matcher(int kind, std::string_view text, bool strict, const char* where,
+                                           std::string* warnings) const;
+  Result<Grammar> compile_schema(Json schema, bool strict) const;
+  std::string place_of_fault(const Json& root, bool strict) const;
+
   std::unique_ptr<tk_grammar_env, Free> kit_;
 };
 

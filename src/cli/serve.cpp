@@ -15,6 +15,7 @@
 #include "cli/settings.h"
 #include "engine/engine_thread.h"
 #include "engine/scripted.h"
+#include "server/dialect.h"
 #include "server/intake.h"
 #include "server/server.h"
 
@@ -239,6 +240,7 @@ struct Parts {  // in the order of what outlives what
   std::optional<ModelFile> file;
   std::optional<Chat> chat;
   Metrics metrics;
+  std::unique_ptr<const server::Dialect> dialect;
   std::unique_ptr<Service> engine;
   std::unique_ptr<server::Intake> intake;
   std::unique_ptr<server::TextThread> text;
@@ -291,11 +293,13 @@ Status load(const Flags& f, Parts& p, HttpServer& http) {
   api.sampling =
       TRY(sampling(f.sampling, p.chat->recommended(), f.seed, vocabulary_of(*p.file, p.chat->tokenizer())));
   const server::ModelInfo info = TRY(info_of(f, *p.file));
+  p.dialect = TRY(server::Dialect::make(*p.chat, info.chat_template, api.tool_parser, api.reasoning_parser));
   p.engine = TRY(open_service(f, p));
   p.intake = std::make_unique<server::Intake>(*p.engine, p.metrics, f.max_queue);
   p.text = std::make_unique<server::TextThread>();
   p.served.emplace(server::Served{*p.chat, *p.intake, *p.text, p.metrics, api, info});
   p.served->closing = [intake = p.intake.get()] { return intake->closed(); };
+  p.served->dialect = p.dialect.get();
   p.served->http = [&http] { return http.counts(); };
   server::add_pages(p.router, *p.served);
   server::add_completions(p.router, *p.served);

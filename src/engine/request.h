@@ -37,14 +37,14 @@ struct Event {
   Finish finish = Finish::Running;
   std::optional<Error> error = {};  // if Failed
   TokenUsage usage = {};            // so far
-  Token stopped_by = -1;            // with the last event: the stop token behind the answer
+  // With the last event, if wanted: SHA-256 of the logits of the last prompt row and of every row that a
+  // token was chosen from, before mask and penalties.
+  Digest logits = {};
+  Token stopped_by = -1;  // with the last event: the stop token behind the answer
   // If asked for: one per token of `tokens`, and one for `stopped_by`.
   std::span<const TokenLogprob> logprobs = {};
   // If asked for: of the prompt, from its second token on, in order, with the passes that read it.
   std::span<const TokenLogprob> prompt_logprobs = {};
-  // With the last event, if wanted: SHA-256 of the logits of the last prompt row and of every row that a
-  // token was chosen from, before mask and penalties.
-  Digest logits = {};
 };
 
 class Constraint {  // which tokens may come next

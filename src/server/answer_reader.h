@@ -1,5 +1,5 @@
-// The tokens of one choice as the pieces of an answer: thought, text, calls; and the end by a stop string,
-// which is looked for in the text alone.
+// The tokens of one choice as the pieces of an answer: thought, text, calls, and the end by a stop string.
+// Answers to raw prompts are text alone.
 #pragma once
 
 #include <optional>
@@ -8,42 +8,33 @@
 
 #include "server/answer.h"
 #include "server/prompt.h"
+#include "text/answer_parser.h"
 #include "text/stop_strings.h"
 #include "text/tokenizer.h"
 
 namespace invar::server {
 
-struct Piece {
-  enum class Kind { Thought, Text, Call, Arguments, CallEnd } kind;
-  std::string text;  // of a call its name
-};
-using Pieces = std::vector<Piece>;
-
-// What the answers to a question are read by.
-struct Reading {};
-std::optional<ApiError> reading_of(const Served& served, const Question& q, const Tokenized& prompt,
-                                   Reading& reading);
-// Sets what the answer may be.
-std::optional<ApiError> constrain(const Served& served, const Question& q, const Reading& reading,
-                                  Request& request);
-
 class AnswerReader {
  public:
-  AnswerReader(const Tokenizer& tokenizer, const Question& q, const Reading& reading);
+  AnswerReader(const Tokenizer& tokenizer, const AnswerFormat& format, const Question& q,
+               const Tokenized& prompt);
 
-  Pieces push(Token token);
-  Pieces finish(bool cut);  // cut: the answer could have gone on
+  std::vector<AnswerPiece> push(Token token);
+  std::vector<AnswerPiece> finish(bool cut);  // cut: the answer could have gone on
 
-  bool stopped() const { return stops_.matched().has_value(); }
-  const std::optional<std::string>& matched() const { return stops_.matched(); }
-  bool was_thought() const { return false; }  // the last token
-  Block::Kind part() const { return Block::Kind::Text; }
+  const std::optional<std::string>& stop() const { return parser_ ? parser_->stop() : stops_.matched(); }
+  bool enough() const { return stop() || one_call_said_; }  // nothing more is wanted of the choice
+  int thought_tokens() const { return parser_ ? parser_->thought_tokens() : 0; }
+  Block::Kind part() const { return part_; }  // that the last token belongs to
 
  private:
-  void say(Pieces& out, std::string text);
+  std::vector<AnswerPiece> raw(std::string text);
 
   const Tokenizer* tokenizer_;
-  bool show_control_, include_stop_;
+  std::optional<AnswerParser> parser_;  // of a conversation
+  bool one_call_, one_call_said_ = false;
+  Block::Kind part_ = Block::Kind::Text;
+  bool show_control_, include_stop_;  // of a raw prompt
   Utf8Stream bytes_;
   StopStrings stops_;
 };

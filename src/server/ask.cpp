@@ -6,7 +6,9 @@
 #include <random>
 
 #include "server/answer_reader.h"
+#include "server/dialect.h"
 #include "server/prompt.h"
+#include "server/rules.h"
 #include "server/sse.h"
 
 namespace invar::server {
@@ -15,6 +17,19 @@ namespace {
 uint64_t draw_seed() {
   std::random_device source;
   return (uint64_t(source()) << 32 | source()) >> 11;  // whole as a double, too
+}
+
+// A fault of JSON without the library's name of it.
+std::string bare(const std::string& message) {
+  const size_t at = message.find("] ");
+  return at == message.npos ? message : message.substr(at + 2);
+}
+
+// For a header: what is no plain character of ASCII becomes '?'.
+std::string printable(std::string text) {
+  for (char& c : text)
+    if (c < 0x20 || c > 0x7E) c = '?';
+  return text;
 }
 
 // One question on its way: hears the service's events, tells the client.
@@ -37,8 +52,8 @@ class Asking : public std::enable_shared_from_this<Asking> {
  private:
   std::optional<ApiError> submit(std::vector<Request> requests);
   bool hear(size_t part, const Event& event);
-  void hear_tokens(size_t part, size_t choice, const Event& event);
-  void take(size_t choice, const Pieces& pieces);
+  void hear_tokens(size_t choice, const Event& event);
+  void take(size_t choice, const std::vector<AnswerPiece>& pieces);
   void end_choice(size_t part, size_t choice, const Event& event);
   void finish();
   void fail(const ApiError& error);
@@ -59,6 +74,8 @@ class Asking : public std::enable_shared_from_this<Asking> {
   std::vector<AnswerReader> readers_;  // one per choice
   size_t ended_ = 0;                   // choices
   bool over_ = false;
+  std::vector<std::string> ignored_;  // places of the schema
+  std::string opening_;               // of each choice, if it is to be repeated
 };
 
 std::optional<ApiError> Asking::start() {
@@ -75,8 +92,10 @@ std::optional<ApiError> Asking::start() {
   for (const auto& prompt : tokenized.prompts) longest = std::max(longest, int64_t(prompt.size()));
   if (auto fault = check_length(served_, family_of(request_.path), longest, q_.max_tokens)) return fault;
 
-  Reading reading;
-  if (auto fault = reading_of(served_, q_, tokenized, reading)) return fault;
+  Rules rules;
+  if (auto fault = rules_of(served_, q_, tokenized, rules)) return fault;
+  ignored_ = std::move(rules.ignored);
+  if (q_.echo) opening_ = tokenized.opening;
   std::vector<Request> requests;
   for (const auto& prompt : tokenized.prompts) {
     Request r;
@@ -88,7 +107,7 @@ std::optional<ApiError> Asking::start() {
     if (!q_.ignore_eos) r.stop = served_.chat.stop();
     r.stop.insert(r.stop.end(), q_.stop_tokens.begin(), q_.stop_tokens.end());
     r.allowed = served_.chat.allowed(served_.service.vocab());
-    if (auto fault = constrain(served_, q_, reading, r)) return fault;
+    if (rules.constraint) r.constraint = rules.constraint->copy();
     r.priority = q_.priority;
     r.logprobs = q_.logprobs;
     r.prompt_logprobs = std::max(q_.prompt_logprobs, q_.echo && !q_.conversation ? q_.logprobs : -1);
@@ -97,7 +116,7 @@ std::optional<ApiError> Asking::start() {
   }
   answer_.choices.resize(requests.size() * size_t(q_.n));
   for (size_t i = 0; i < answer_.choices.size(); ++i)
-    readers_.emplace_back(served_.chat.tokenizer(), q_, reading);
+    readers_.emplace_back(served_.chat.tokenizer(), served_.dialect->format, q_, tokenized);
   return submit(std::move(requests));
 }
 
@@ -155,8 +174,8 @@ bool Asking::hear(size_t part, const Event& e) {
   }
   if (e.finish == Finish::Running || e.finish == Finish::Stop || e.finish == Finish::Length ||
       e.finish == Finish::StopString) {
-    hear_tokens(part, choice, e);
-    if (e.finish == Finish::Running) return !readers_[choice].stopped();
+    hear_tokens(choice, e);
+    if (e.finish == Finish::Running) return !readers_[choice].enough();
     end_choice(part, choice, e);
     if (++ended_ == answer_.choices.size()) finish();
     return false;
@@ -167,40 +186,41 @@ bool Asking::hear(size_t part, const Event& e) {
   return false;
 }
 
-void Asking::hear_tokens(size_t part, size_t choice, const Event& e) {
+void Asking::hear_tokens(size_t choice, const Event& e) {
   Choice& c = answer_.choices[choice];
   AnswerReader& reader = readers_[choice];
   const bool keep = q_.logprobs >= 0 || q_.return_token_ids;
-  for (size_t i = 0; i < e.tokens.size() && !reader.stopped(); ++i) {
-    const Pieces pieces = reader.push(e.tokens[i]);
+  if (!e.tokens.empty() && c.token_count == 0) gatherer_.text(choice, opening_);
+  for (size_t i = 0; i < e.tokens.size() && !reader.enough(); ++i) {
+    const auto pieces = reader.push(e.tokens[i]);
     ++c.token_count;
-    c.thought_tokens += reader.was_thought();
+    c.thought_tokens = reader.thought_tokens();
     if (keep) c.tokens.push_back({e.tokens[i], reader.part()});
-    if (q_.logprobs >= 0) c.tokens.back().logprob = e.logprobs[i];
+    if (i < e.logprobs.size()) c.tokens.back().logprob = e.logprobs[i];
     take(choice, pieces);
   }
   if (e.stopped_by < 0 || e.finish == Finish::Running) return;
   ++c.token_count;
   if (keep) c.stopped = Said{e.stopped_by, reader.part()};
-  if (q_.logprobs >= 0 && !e.logprobs.empty()) c.stopped->logprob = e.logprobs.back();
-  (void)part;
+  if (keep && !e.logprobs.empty()) c.stopped->logprob = e.logprobs.back();
 }
 
-void Asking::take(size_t choice, const Pieces& pieces) {
-  for (const Piece& p : pieces) switch (p.kind) {
-      case Piece::Kind::Thought:
+void Asking::take(size_t choice, const std::vector<AnswerPiece>& pieces) {
+  using Kind = AnswerPiece::Kind;
+  for (const AnswerPiece& p : pieces) switch (p.kind) {
+      case Kind::Thought:
         gatherer_.thought(choice, p.text);
         break;
-      case Piece::Kind::Text:
+      case Kind::Text:
         gatherer_.text(choice, p.text);
         break;
-      case Piece::Kind::Call:
+      case Kind::CallBegin:
         gatherer_.call(choice, p.text);
         break;
-      case Piece::Kind::Arguments:
+      case Kind::CallArguments:
         gatherer_.arguments(choice, p.text);
         break;
-      case Piece::Kind::CallEnd:
+      case Kind::CallEnd:
         gatherer_.call_complete(choice);
         break;
     }
@@ -212,9 +232,9 @@ void Asking::end_choice(size_t part, size_t choice, const Event& e) {
   take(choice, reader.finish(e.finish == Finish::Length));
   Ending ending = Ending::Stop;
   const auto& stops = q_.stop_tokens;
-  if (reader.stopped()) {
+  if (reader.stop()) {
     ending = Ending::StopString;
-    c.stop_string = *reader.matched();
+    c.stop_string = *reader.stop();
   } else if (e.finish == Finish::Length) {
     const int64_t at = int64_t(answer_.prompts[part].tokens.size()) + c.token_count;
     const bool by_limit = q_.max_tokens && c.token_count >= *q_.max_tokens;
@@ -251,6 +271,9 @@ Headers Asking::headers(const char* type) const {
   if (q_.stream) headers = sse_headers();
   else headers.push_back({"Content-Type", type});
   headers.push_back({"x-seed", std::to_string(answer_.seed)});
+  std::string ignored;
+  for (const std::string& place : ignored_) ignored += (ignored.empty() ? "" : ", ") + printable(place);
+  if (!ignored.empty()) headers.push_back({"x-schema-ignored", ignored.substr(0, 1000)});
   return headers;
 }
 
@@ -288,8 +311,8 @@ std::optional<Json> read_body(const HttpRequest& request, Reply& reply) {
   auto json = parse_ordered_json(request.body, "body");
   ApiError error{400, {}, "invalid_json"};
   if (json && json->is_object()) return json.take();
-  error.message = json ? "the body: expected a JSON object, found " + kind_of(*json)
-                       : "the body: expected JSON, " + json.error().message;
+  error.message =
+      "the body: expected a JSON object, found " + (json ? kind_of(*json) : bare(json.error().message));
   refuse(reply, request, error);
   return {};
 }

@@ -1,5 +1,10 @@
 #include "server/prompt.h"
 
+#include <algorithm>
+
+#include "server/dialect.h"
+#include "text/normalize.h"
+
 namespace invar::server {
 namespace {
 
@@ -27,20 +32,55 @@ std::optional<ApiError> tokenize_raw(const Served& served, const Question& q, To
   return {};
 }
 
+LateSystem late_system(const std::string& name) {
+  return name == "hoist" ? LateSystem::Hoist : name == "reject" ? LateSystem::Reject : LateSystem::Inline;
+}
+
+std::string_view without_space(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \n") + 1);
+}
+
+// The tools of the prompt, and the others that may be called.
+Json callable(const Json& shown, const Json& deferred) {
+  Json tools = shown.is_array() ? shown : Json::array();
+  for (const Json& tool : deferred) tools.push_back(tool);
+  return tools.empty() ? Json() : tools;
+}
+
 std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
   const Conversation& c = *q.conversation;
+  const AnswerFormat& format = served.dialect->format;
+  auto messages = normalize_messages(c.messages, {late_system(served.options.system_midway)});
+  if (!messages) return api_error(messages.error());
+  auto tools = normalize_tools(c.tools), deferred = normalize_tools(c.deferred);
+  if (!tools) return api_error(tools.error());
+  if (!deferred) return api_error(deferred.error());
   ChatInput input;
-  input.messages = c.messages;
-  input.tools = c.tools;
+  input.messages = messages.take();
+  input.tools = *tools;
   input.documents = c.documents;
   input.options = c.variables;
-  if (q.thinking.on) input.options["enable_thinking"] = *q.thinking.on;
+  input.add_generation_prompt = c.add_generation_prompt;
+  std::optional<bool> thinks = q.thinking.on;
+  const auto opening = continues(input.messages);
+  if (c.continue_final && !opening)
+    return ApiError{400, "continue_final_message: expected a last message of the assistant", {}, "continue_final_message"};
+  if (opening) {
+    input.messages.erase(input.messages.size() - 1);
+    input.add_generation_prompt = true;
+    out.opening = *opening;
+    thinks = format.thinks() && opening->starts_with(format.think_open);
+  }
+  if (thinks) input.options["enable_thinking"] = *thinks;
   if (!q.thinking.effort.empty() && !input.options.contains("reasoning_effort"))
     input.options["reasoning_effort"] = q.thinking.effort;
-  input.add_generation_prompt = c.add_generation_prompt;
-  auto tokens = served.chat.prompt(input);
-  if (!tokens) return api_error(tokens.error());
-  out.prompts.push_back(tokens.take());
+  auto rendered = served.chat.rendered(input, out.opening);
+  if (!rendered) return api_error(rendered.error());
+  out.tools = callable(*tools, *deferred);
+  out.opens_thought = opens_thought(format, rendered->text);
+  out.may_think = format.thinks() && !out.opens_thought && thinks.value_or(true) && out.opening.empty() &&
+                  !without_space(rendered->text).ends_with(format.think_close);
+  out.prompts.push_back(std::move(rendered->tokens));
   return {};
 }
 

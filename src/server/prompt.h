@@ -12,7 +12,11 @@ namespace invar::server {
 
 struct Tokenized {
   std::vector<std::vector<Token>> prompts;
-  std::string opening;  // of the answer: text that the prompt ends with and the answer repeats
+  // Of a conversation:
+  std::string opening;         // of the answer, which goes on from it
+  Json tools;                  // that may be called, as templates take them; null: none
+  bool opens_thought = false;  // the prompt ends inside a thought
+  bool may_think = false;      // the answer may begin with one
 };
 
 // No bound of length is checked.

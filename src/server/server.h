@@ -48,6 +48,8 @@ struct ModelInfo {
   std::string version;  // of the program
 };
 
+struct Dialect;  // dialect.h
+
 struct Served {
   const Chat& chat;
   Service& service;
@@ -57,6 +59,7 @@ struct Served {
   ModelInfo model;
   std::function<bool()> closing = [] { return false; };  // no new requests are taken
   std::function<HttpCounts()> http = [] { return HttpCounts{}; };
+  const Dialect* dialect = nullptr;
 
   // The name to echo; an error if the server knows no such model.  Empty: the first of ours.
   Result<std::string> model_name(const std::string& asked) const;

@@ -68,7 +68,8 @@ class ScriptedTest : public testing::Test {
 
 TEST_F(ScriptedTest, TheFirstLineThatFitsAnswers) {
   auto e = engine(R"({"match": "weather", "last": ["rain"], "text": "wet"}
-{"match": "weather", "text": "dry", "times": 1, "chunk": [1, 2]}
+{"match": "weather", "ends": "weather", "text": "none ends so"}
+{"match": "weather", "ends": "assistant\n", "text": "dry", "times": 1, "chunk": [1, 2]}
 
 {"text": "what", "end": "length"})");
   EXPECT_EQ(text_of(hear(*e, ask("weather: rain?"))), "wet");

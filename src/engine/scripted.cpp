@@ -59,6 +59,9 @@ Status read_key(ScriptLine& line, int64_t& repeat, const std::string& key, const
     line.match = TRY(texts_of(value, where));
   } else if (key == "last") {
     line.last = TRY(texts_of(value, where));
+  } else if (key == "ends") {
+    if (!value.is_string()) return expected(where, "a text");
+    line.ends = value.get<std::string>();
   } else if (key == "times") {
     line.times = TRY(number_of(value, 0, INT32_MAX, where));
   } else if (key == "text") {
@@ -255,7 +258,8 @@ const ScriptLine* Scripted::line_for(const std::vector<Token>& prompt) {
     last = raw_text(chat_.tokenizer(), std::span(prompt).subspan(from, size_t(marks.back()) - from));
   }
   for (size_t i = 0; i < script_.size(); ++i)
-    if (used_[i] < script_[i].times && all_in(script_[i].match, whole) && all_in(script_[i].last, last)) {
+    if (used_[i] < script_[i].times && whole.ends_with(script_[i].ends) && all_in(script_[i].match, whole) &&
+        all_in(script_[i].last, last)) {
       ++used_[i];
       return &script_[i];
     }

@@ -3,6 +3,7 @@
 //
 //   "match"   text or list of texts: all occur in the prompt (control tokens as they are written)
 //   "last"    the same, in the last message that the prompt closes
+//   "ends"    the prompt ends with this text
 //   "times"   it answers so many requests, then it is passed over
 //   "text"    the answer; control tokens may be written out.  Or "tokens": a list of ids
 //   "repeat"  the answer so many times over, 1 unless given
@@ -30,6 +31,7 @@ namespace invar {
 
 struct ScriptLine {
   std::vector<std::string> match, last;
+  std::string ends;
   int64_t times = INT64_MAX;
   std::vector<Token> tokens;
   Finish end = Finish::Stop;

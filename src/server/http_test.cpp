@@ -562,6 +562,8 @@ TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
   client.send(post("/echo", "meanwhile"));
   EXPECT_TRUE(client.answer().ends_with("POST meanwhile"));
   EXPECT_TRUE(site.wait_gone(2, 3));
+  for (double end = now() + 2; site.server->counts().stalled < 1 && now() < end;)
+    std::this_thread::sleep_for(1ms);
   EXPECT_EQ(site.server->counts().stalled, 1);
 }
 

@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
+#include <boost/beast/http/empty_body.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <charconv>
 
 #include "base/check.h"
 
@@ -95,18 +96,8 @@ std::optional<HttpFault> check_head(std::string_view head) {
   return framing.check(http_1_0);
 }
 
-struct RequestReader::Parser {
-  http::request_parser<http::string_body> beast;
-};
-
 RequestReader::RequestReader(uint64_t head_bytes, uint64_t body_bytes)
-    : head_bytes_(head_bytes), body_bytes_(body_bytes), parser_(std::make_unique<Parser>()) {
-  parser_->beast.header_limit(uint32_t(head_bytes + kFramingBytes));
-  parser_->beast.body_limit(boost::none);  // until the head is read, so that the refusal knows its path
-  parser_->beast.eager(true);
-}
-
-RequestReader::~RequestReader() = default;
+    : head_bytes_(head_bytes), body_bytes_(body_bytes) {}
 
 void RequestReader::refuse(int status, std::string message) {
   at_ = At::Fault;
@@ -135,7 +126,10 @@ size_t RequestReader::feed_head(std::string_view bytes) {
 
 void RequestReader::read_head(std::string_view head) {
   if (auto fault = check_head(head)) return refuse(fault->status, std::move(fault->message));
-  auto& beast = parser_->beast;
+  http::request_parser<http::empty_body> beast;
+  beast.header_limit(uint32_t(head_bytes_ + kFramingBytes));
+  beast.body_limit(boost::none);
+  beast.skip(true);  // the body is read here
   boost::system::error_code error;
   beast.put(boost::asio::buffer(head), error);
   if ((error && error != http::error::need_more) || !beast.is_header_done())
@@ -169,38 +163,64 @@ void RequestReader::read_head(std::string_view head) {
   if (const auto length = beast.content_length(); length && *length > body_bytes_)
     return refuse(413, "expected a body of at most " + std::to_string(body_bytes_) + " bytes, found " +
                            std::to_string(*length));
-  beast.body_limit(body_bytes_);
-  at_ = beast.is_done() ? At::Done : At::Body;
+  if (const auto length = beast.content_length()) body_left_ = *length;
+  chunk_ = beast.chunked() ? Chunk::Size : Chunk::None;
+  at_ = body_left_ > 0 || chunk_ != Chunk::None ? At::Body : At::Done;
 }
 
 size_t RequestReader::feed_body(std::string_view bytes) {
-  auto& beast = parser_->beast;
   size_t taken = 0;
-  while (taken < bytes.size() && !beast.is_done()) {
-    boost::system::error_code error;
-    const size_t used = beast.put(boost::asio::buffer(bytes.substr(taken)), error);
-    taken += used;
-    if (error == http::error::body_limit) {
-      refuse(413, "expected a body of at most " + std::to_string(body_bytes_) + " bytes");
-      return taken;
+  while (at_ == At::Body && taken < bytes.size()) {
+    const std::string_view rest = bytes.substr(taken);
+    if (body_left_ > 0) {
+      const size_t size = size_t(std::min<uint64_t>(body_left_, rest.size()));
+      request_.body += rest.substr(0, size);
+      body_left_ -= size;
+      taken += size;
+      if (body_left_ == 0 && chunk_ == Chunk::None) at_ = At::Done;
+      continue;
     }
-    if (error && error != http::error::need_more) {
-      refuse(400, "expected a whole body, found: " + error.message());
-      return taken;
-    }
-    if (error == http::error::need_more) {
-      if (bytes.size() - taken > kFramingBytes)
-        refuse(400, "expected shorter lines around the chunks of a body");
-      return taken;
-    }
+    const size_t end = rest.find('\n');
+    const std::string_view line = rest.substr(0, end == rest.npos ? end : end + 1);
+    framing_bytes_ += end == rest.npos ? 0 : line.size();
+    if (framing_bytes_ > kFramingBytes + 16 * request_.body.size() || line.size() > kFramingBytes)
+      refuse(400, "expected shorter lines around the chunks of a body");
+    else if (end == rest.npos) break;
+    else read_chunk_line(line);
+    taken += line.size();
   }
-  if (beast.is_done()) at_ = At::Done;
   return taken;
+}
+
+// `line` with its end: a size, the end behind a chunk's data, or what stands behind the last chunk.
+void RequestReader::read_chunk_line(std::string_view line) {
+  if (!line.ends_with(kLineEnd))
+    return refuse(400, "expected lines that end with CR LF around a chunk, found a bare LF");
+  line.remove_suffix(kLineEnd.size());
+  if (line.find_first_of(std::string_view("\r\0", 2)) != line.npos)
+    return refuse(400, "expected plain text around a chunk, found a control character");
+  if (chunk_ == Chunk::Trailer) {
+    if (line.empty()) at_ = At::Done;
+    return;
+  }
+  if (chunk_ == Chunk::Behind) {
+    if (!line.empty()) return refuse(400, "expected a line end behind a chunk, found more");
+    chunk_ = Chunk::Size;
+    return;
+  }
+  const std::string_view digits = trimmed(line.substr(0, line.find(';')));
+  uint64_t size = 0;
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), size, 16);
+  if (digits.empty() || error != std::errc{} || stop != digits.data() + digits.size())
+    return refuse(400, "expected the size of a chunk, found another line");
+  if (size > body_bytes_ - request_.body.size())
+    return refuse(413, "expected a body of at most " + std::to_string(body_bytes_) + " bytes");
+  body_left_ = size;
+  chunk_ = size > 0 ? Chunk::Behind : Chunk::Trailer;
 }
 
 HttpRequest RequestReader::take() {
   CHECK(at_ == At::Done);
-  request_.body = std::move(parser_->beast.get().body());
   return std::move(request_);
 }
 

@@ -1,10 +1,9 @@
-// Bytes of a connection to one HTTP/1.x request, however they are cut.  Beast parses; in front of it stands a
-// check of the head that leaves no room for two readings of where a request ends.  Knows no sockets.
+// Bytes of a connection to one HTTP/1.x request, however they are cut.  Beast parses the head, behind a check
+// that leaves no room for two readings of where the request ends; bodies are read here.  Knows no sockets.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,7 +24,6 @@ std::optional<HttpFault> check_head(std::string_view head);
 class RequestReader {
  public:
   RequestReader(uint64_t head_bytes, uint64_t body_bytes);
-  ~RequestReader();
 
   enum class At { Head, Body, Done, Fault };
   At at() const { return at_; }
@@ -44,17 +42,20 @@ class RequestReader {
   HttpRequest take();  // when Done
 
  private:
-  struct Parser;
+  enum class Chunk { None, Size, Behind, Trailer };  // None: the body has a length
   size_t feed_head(std::string_view bytes);
   size_t feed_body(std::string_view bytes);
   void read_head(std::string_view head);
+  void read_chunk_line(std::string_view line);
   void refuse(int status, std::string message);
 
   const uint64_t head_bytes_, body_bytes_;
-  std::unique_ptr<Parser> parser_;
   At at_ = At::Head;
   HttpFault fault_;
   HttpRequest request_;
+  Chunk chunk_ = Chunk::None;  // the line that comes next
+  uint64_t body_left_ = 0;     // of the body, or of the chunk
+  uint64_t framing_bytes_ = 0;
   bool keep_alive_ = false, http_1_1_ = true, expects_continue_ = false;
 };
 

@@ -8,7 +8,7 @@
 namespace invar {
 namespace {
 
-constexpr Token kEnd = 256, kThink = 257, kThinkEnd = 258, kCall = 259, kFirstLong = 260;
+constexpr Token kEnd = 256, kThink = 257, kThinkEnd = 258, kCall = 259;
 constexpr Token kCallText = 260, kOol = 261, kTwoLines = 262;
 
 // Bytes as SentencePiece has them, an end, markers as tokens, and pieces with parts of markers.

@@ -41,9 +41,9 @@ class MaskThread {
 struct AnswerRules {
   enum class Thought { No, May, Open };  // none; the answer may begin with one; the prompt opened one
   Thought thought = Thought::No;
-  int64_t thought_budget = -1;      // tokens; then the end of the thought is forced; below 0: no limit
-  std::optional<Grammar> grammar;   // what follows the thought
-  std::vector<std::string> banned;  // texts that must not appear after the thought
+  int64_t thought_budget = -1;           // tokens; then the end of the thought is forced; below 0: no limit
+  std::optional<Grammar> grammar = {};   // what follows the thought
+  std::vector<std::string> banned = {};  // texts that must not appear after the thought
 
   bool needed() const { return thought_budget >= 0 || grammar || !banned.empty(); }
 };
@@ -54,10 +54,12 @@ class ConstraintMaker {
   // `ends`: every token that ends an answer.  All arguments must outlive the maker and its constraints.
   static Result<ConstraintMaker> make(const Tokenizer& tokenizer, const AnswerFormat& format,
                                       std::span<const Token> ends, MaskThread* thread);
+  // `banned` are beginnings of calls (call_begins).
   Result<std::unique_ptr<Constraint>> constraint(AnswerRules rules) const;
 
- private:
   struct Shared;
+
+ private:
   std::shared_ptr<const Shared> shared_;
 };
 

@@ -21,8 +21,8 @@ class Seen:
         self.first, self.gaps, self.whole, self.wrong = [], [], 0, []
 
 
-async def one(host, port, text, check, seen):
-    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], "stream": True, "max_tokens": 100,
+async def one(host, port, text, most, check, seen):
+    body = json.dumps({"model": "m", "messages": [{"role": "user", "content": text}], "stream": True, "max_tokens": most,
                        "temperature": 0, "stream_options": {"include_usage": True}}).encode()
     reader, writer = await asyncio.open_connection(host, port)
     start = last = time.monotonic()
@@ -49,22 +49,22 @@ async def one(host, port, text, check, seen):
         seen.wrong.append((time.monotonic() - start, text, got[-100:], ended))
 
 
-async def load(server, seconds, text_of, check_of):
+async def load(server, seconds, most, text_of, check_of):
     host, port = server.url.removeprefix("http://").split(":")
     seen, until = Seen(), time.monotonic() + seconds
 
     async def client(i):
         while time.monotonic() < until:
-            await one(host, int(port), text_of(i), check_of(i), seen)
+            await one(host, int(port), text_of(i), most, check_of(i), seen)
 
     await asyncio.gather(*(client(i) for i in range(STREAMS)))
     return seen
 
 
-def report(name, server, seconds, text_of, check_of):
-    asyncio.run(load(server, 1, text_of, check_of))
+def report(name, server, seconds, most, text_of, check_of):
+    asyncio.run(load(server, 1, most, text_of, check_of))
     before = limits_of(server.process)
-    seen = asyncio.run(load(server, seconds, text_of, check_of))
+    seen = asyncio.run(load(server, seconds, most, text_of, check_of))
     after = limits_of(server.process)
     expect(seen.whole >= STREAMS and not seen.wrong and after[0] < before[0] * 1.1 + 16384, name,
            f"{seen.whole} whole, {len(seen.wrong)} wrong {seen.wrong[:1]}; first token p50 {quantile(seen.first, 0.5):.3f} p99 {quantile(seen.first, 0.99):.3f} s; "
@@ -75,13 +75,13 @@ def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 4
     isolate()
     with Server(SCRIPT, "--sequences", STREAMS, "--no-log") as s:
-        report("load-script", s, seconds, lambda i: f"<stream {i}>", lambda i: lambda got, usage: got == f"I am stream {i}. " * 12)
+        report("load-script", s, seconds, 1000, lambda i: f"<stream {i}>", lambda i: lambda got, usage: got == f"I am stream {i}. " * 12)
     with Server(None, "--sequences", 64, "--no-log", "--max-queue", 1000) as s:
         texts = {}
 
         def check_of(i):
             return lambda got, usage: texts.setdefault(i, got) == got and usage["completion_tokens"] > 0
-        report("load-model", s, seconds, lambda i: f"The code for place {i} is", check_of)
+        report("load-model", s, seconds, 50, lambda i: f"The code for place {i} is", check_of)
     finish()
 
 

@@ -145,6 +145,11 @@ class Server:
         return False
 
 
+def limits_of(process):
+    status = open(f"/proc/{process.pid}/status").read()
+    return int(re.search(r"VmRSS:\s+(\d+)", status)[1]), len(os.listdir(f"/proc/{process.pid}/fd")), int(re.search(r"Threads:\s+(\d+)", status)[1])
+
+
 def call(name, **arguments):
     """A tool call as the model of the tests writes it."""
     values = "".join(f"<parameter={key}>\n{value}\n</parameter>\n" for key, value in arguments.items())

@@ -200,9 +200,20 @@ def stored_state_files():
         yield f"bad-blob-{name}", data
 
 
+def http_files():
+    """The first byte says how the rest is cut."""
+    top = b"\x04POST /v1/x?q=1 HTTP/1.1\r\nHost: h\r\n"
+    yield "ok-length", top + b"Content-Length: 5\r\n\r\nhelloGET / HTTP/1.1\r\n"
+    yield "ok-chunks", top + b"Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: 1\r\n\r\n"
+    yield "ok-old", b"\x00\r\nGET http://h/a//b/ HTTP/1.0\r\n\r\n"
+    yield "bad-both", top + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    yield "bad-fold", top + b"A: b\r\n c\r\n\r\n"
+    yield "bad-chunk", top + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"
+
+
 def main():
     for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files()),
-                        ("stored_state", stored_state_files())):
+                        ("stored_state", stored_state_files()), ("http", http_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("ok-*"), *folder.glob("bad-*")]:

@@ -1,10 +1,10 @@
-/* Tokenizers and chat templates, written in Rust (src/ffi.rs), as C functions.
+/* Tokenizers, chat templates and grammars, written in Rust (src/ffi.rs), as C functions.
 
    A function that can fail returns tk_code, gives its result through `out`, and on failure stores at
    `err` (which may be null) a text to be freed with tk_string_free.  Text is pointer and length, UTF-8,
    not NUL-terminated.  What a `new` gives is taken back by its `free`; free(NULL) is fine.  Nothing
-   keeps a pointer to an argument.  Tokenizers and templates do not change once made: any number of
-   threads may use them. */
+   keeps a pointer to an argument.  Tokenizers, templates and grammar environments do not change once made:
+   any number of threads may use them.  A matcher is used by one thread at a time, but for tk_matcher_copy. */
 #ifndef TEXTKIT_H
 #define TEXTKIT_H
 
@@ -86,6 +86,28 @@ void tk_template_free(tk_template* t);
 /* `json` is an object with all variables; `now_unix` is what strftime_now tells. */
 tk_code tk_template_render(const tk_template* t, const char* json, size_t len, int64_t now_unix, tk_buf* out,
                            char** err);
+
+/* The vocabulary of a tokenizer (which it keeps alive) as a tree that grammars share. */
+typedef struct tk_grammar_env tk_grammar_env;
+typedef struct tk_matcher tk_matcher;
+typedef enum tk_grammar_kind { TK_JSON_SCHEMA, TK_REGEX, TK_LARK } tk_grammar_kind;
+
+/* `ends`: at least one, the tokens that end an answer. */
+tk_code tk_grammar_env_new(const tk_tokenizer* t, const uint32_t* ends, size_t n_ends, tk_grammar_env** out,
+                           char** err);
+void tk_grammar_env_free(tk_grammar_env* e);
+
+/* A fault of the grammar is TK_BAD_ARGUMENT.  Without `strict` a keyword of a schema that is not supported is
+   ignored and told in `ignored` (may be null), one line for each. */
+tk_code tk_matcher_new(const tk_grammar_env* e, int32_t kind, const char* text, size_t len, bool strict,
+                       tk_buf* ignored, tk_matcher** out, char** err);
+tk_code tk_matcher_copy(const tk_matcher* m, tk_matcher** out, char** err);
+void tk_matcher_free(tk_matcher* m);
+/* Clears the bits of tokens that may not come next, and all beyond the vocabulary.  `may_end`: an end token
+   may.  TK_LIMIT, too much work, is final. */
+tk_code tk_matcher_mask(tk_matcher* m, uint64_t* words, size_t n_words, bool* may_end, char** err);
+tk_code tk_matcher_accept(tk_matcher* m, uint32_t token, bool* fits, char** err);
+bool tk_matcher_complete(const tk_matcher* m); /* nothing can follow */
 
 #ifdef __cplusplus
 }

@@ -26,12 +26,13 @@ MAY_INCLUDE = {
     "engine": BELOW_ENGINE,
 }
 ON_TOP = ("server", "capi", "cli", "audit", "quantizer")
+BELOW_CLI = BELOW_ENGINE | {"engine", "server"}
 
 
 def allowed(folder, target):
     """`target` is an include as written from src/."""
     first = target.split("/")[0]
-    rules = BELOW_ENGINE | {"engine"} if folder in ON_TOP else MAY_INCLUDE[folder]
+    rules = BELOW_CLI if folder == "cli" else BELOW_ENGINE | {"engine"} if folder in ON_TOP else MAY_INCLUDE[folder]
     return first == folder or first in rules or target in rules
 
 

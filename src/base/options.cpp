@@ -273,7 +273,7 @@ Status Options::parse(std::span<const std::string> arguments) {
   if (!cli.remaining().empty()) return unknown(cli.remaining()[0]);
   if (fault_) return *fault_;
   for (const Entry& entry : entries_)
-    if (entry.positional() && !print_config_ && cli.count(entry.names) == 0)
+    if (entry.positional() && entry.label[0] != '[' && !print_config_ && cli.count(entry.names) == 0)
       return Error{Code::Usage, entry.names, "expected by '" + usage_ + "', not given"};
   return Ok{};
 }
@@ -333,6 +333,11 @@ std::string user_folder(const char* variable, const char* below_home) {
 }
 
 }  // namespace
+
+std::string key_of_environment() {
+  const char* key = std::getenv("INVAR_API_KEY");
+  return key ? key : "";
+}
 
 std::string state_folder() { return user_folder("XDG_STATE_HOME", "/.local/state"); }
 std::string cache_folder() { return user_folder("XDG_CACHE_HOME", "/.cache"); }

@@ -33,7 +33,8 @@ class Options {
   Options(const Options&) = delete;
   ~Options();
 
-  // `names` as in "-n,--tokens".  A name without dashes is a positional argument, and must be given.
+  // `names` as in "-n,--tokens".  A name without dashes is a positional argument, and must be given unless
+  // its label is in brackets.
   // `label` stands for the value in the help.  Values keep what they hold unless the flag is given.
   void flag(const char* names, bool& value, const char* help);
   void text(const char* names, std::string& value, const char* label, const char* help);
@@ -103,6 +104,7 @@ void Options::integer(const char* names, Int& value, int64_t low, int64_t high, 
       });
 }
 
+std::string key_of_environment();     // INVAR_API_KEY; may be empty
 bool colours_wanted(int descriptor);  // a terminal, and no NO_COLOR
 // Where this user's programs keep state, with our folder; empty if the user has no home.
 std::string state_folder();

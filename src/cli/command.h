@@ -18,7 +18,7 @@ struct Command {
 
 #define INVAR_COMMANDS(command)                                                                         \
   command(run) command(logits) command(tokenize) command(detokenize) command(template) command(inspect) \
-      command(synth) command(bench) command(states) command(models)
+      command(synth) command(bench) command(states) command(serve) command(models)
 
 #define INVAR_DECLARE(name) extern const Command name##_command;
 INVAR_COMMANDS(INVAR_DECLARE)

@@ -267,14 +267,17 @@ Status check_sampling(const SamplingParams& p, int64_t vocab) {
   return Ok{};
 }
 
+Status check_finite(std::span<const float> logits, int64_t position) {
+  if (all_finite(logits)) return Ok{};
+  auto at = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  return Error{Code::BadFile, "logits",
+               "token " + std::to_string(at - logits.begin()) + " has a logit that is not finite, at position " +
+                   std::to_string(position)};
+}
+
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
                      const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens) {
-  if (!all_finite(logits)) {
-    auto at = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
-    return Error{Code::BadFile, "logits",
-                 "token " + std::to_string(at - logits.begin()) +
-                     " has a logit that is not finite, at position " + std::to_string(history.size())};
-  }
+  TRY(check_finite(logits, int64_t(history.size())));
   std::vector<float> own;
   if (needs_processing(allowed, params)) {
     own.assign(logits.begin(), logits.end());

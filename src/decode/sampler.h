@@ -26,6 +26,9 @@ struct SamplingParams {
 // What is out of range, by the names of the command line; `choose` relies on it.
 Status check_sampling(const SamplingParams& params, int64_t vocab);
 
+// `position`: of the token that the logits are for.
+Status check_finite(std::span<const float> logits, int64_t position);
+
 // `allowed`: one bit per token, empty for all.  `history`: prompt and answer so far; its length is the
 // position of the token being chosen.  Fails if a logit is not finite or no token is allowed.
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,

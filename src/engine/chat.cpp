@@ -138,8 +138,13 @@ Result<std::string> Chat::render(const ChatInput& input, bool mark) const {
 
 Result<std::string> Chat::prompt_text(const ChatInput& input) const { return render(input, false); }
 
-Result<std::vector<Token>> Chat::prompt(const ChatInput& input) const {
-  return tokenizer_.encode_marked(TRY(render(input, true)));
+Result<std::vector<Token>> Chat::prompt(const ChatInput& input) const { return TRY(rendered(input)).tokens; }
+
+Result<Chat::Rendered> Chat::rendered(const ChatInput& input, std::string_view opening) const {
+  Rendered r;
+  r.text = TRY(render(input, true)) + TRY(tokenizer_.mark_control(opening));
+  r.tokens = TRY(tokenizer_.encode_marked(r.text));
+  return r;
 }
 
 Result<std::vector<Token>> Chat::next_turn(std::string_view question) const {

@@ -40,6 +40,12 @@ class Chat {
   // strings they stay text.
   Result<std::string> prompt_text(const ChatInput& input) const;
   Result<std::vector<Token>> prompt(const ChatInput& input) const;
+  // Both at once, with an opening of the answer behind them.
+  struct Rendered {
+    std::string text;  // with marks around what must not become a control token
+    std::vector<Token> tokens;
+  };
+  Result<Rendered> rendered(const ChatInput& input, std::string_view opening = {}) const;
   // What follows the tokens of an answer, as the template has it: the end of its turn, the next question, and
   // the beginning of the answer to that.
   Result<std::vector<Token>> next_turn(std::string_view question) const;

@@ -75,7 +75,11 @@ struct Engine::Active {
   std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
   TokenUsage usage;
   Sha256 digest;
-  std::optional<Token> chosen;  // in this step
+  std::optional<Token> chosen;          // in this step
+  std::vector<TokenLogprob> logprobs;   // of it, if wanted
+  std::vector<TokenLogprob> of_prompt;  // in this step, if wanted
+  int64_t scored = 0;  // tokens of the prompt whose log-probabilities were told, and the first
+  Token stopped_by = -1;
   Finish outcome = Finish::Running;
   std::optional<Error> failure;
 
@@ -164,6 +168,9 @@ Result<uint64_t> Engine::submit(Request request) {
   TRY(check_sampling(request.sampling, runner_.vocab()));
   for (const std::string* name : {&request.save_as, &request.from})
     if (!name->empty()) TRY(check_state_name(*name));
+  if (!request.from.empty() && request.prompt_logprobs >= 0)
+    return Error{Code::BadRequest, "from",
+                 "expected no saved state where the prompt's log-probabilities are wanted"};
   std::sort(request.marks.begin(), request.marks.end());
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_;
@@ -224,21 +231,32 @@ bool Engine::step() {
   for (const Planned& p : plan)
     if (Active* a = running(p.id)) reserve(*a, p.rows);
 
+  struct Row {
+    Active* request;
+    int64_t position;
+  };
   batch_.clear();
-  std::vector<Active*> in_pass, choosing;
+  std::vector<Active*> in_pass;
+  std::vector<Row> wanted;  // one per row of logits
   for (const Planned& p : plan)
     if (Active* a = running(p.id)) {  // else it was pushed out
       batch_.add(a->state.get(), a->position(),
                  std::span(a->tokens).subspan(size_t(a->position()), size_t(p.rows)));
       in_pass.push_back(a);
-      if (a->position() + p.rows < int64_t(a->tokens.size())) continue;
-      batch_.logit_rows.push_back(int(batch_.tokens.size()) - 1);
-      choosing.push_back(a);
+      const int64_t first = int64_t(batch_.tokens.size()) - p.rows;
+      for (int64_t i = 0; i < p.rows; ++i) {
+        const int64_t position = a->position() + i;
+        if (position + 1 < int64_t(a->tokens.size()) && !scores(*a, position)) continue;
+        batch_.logit_rows.push_back(int(first + i));
+        wanted.push_back({a, position});
+      }
     }
   if (!in_pass.empty()) {
     const double start = seconds();
     runner_.pass(batch_, [&](size_t i, std::span<const float> logits) {
-      choose_token(*choosing[i], logits);
+      const auto [request, position] = wanted[i];
+      if (scores(*request, position)) score_prompt(*request, position, logits);
+      else choose_token(*request, logits);
       return true;
     });
     scheduler_.learn(int64_t(batch_.tokens.size()), seconds() - start);
@@ -293,6 +311,8 @@ void Engine::begin(Submitted& s) {
     own.priority = asked.priority;
     own.deadline_s = asked.deadline_s;
     own.digest = asked.digest;
+    own.logprobs = asked.logprobs;
+    own.prompt_logprobs = i == 0 ? asked.prompt_logprobs : -1;
     own.on_event = asked.on_event;
     choices.push_back(std::move(a));
   }
@@ -336,7 +356,8 @@ bool Engine::try_start(Active& a) {
 Status Engine::start(Active& a) {
   a.wants = Active::Nothing;
   PrefixTree::Match match;
-  if (options_.reuse || a.began) match = tree_.match(a.tokens);
+  const bool scoring = scores(a, a.scored);  // the rows from there on are wanted
+  if (!scoring && (options_.reuse || a.began)) match = tree_.match(a.tokens);
   if (!a.request.from.empty() && !a.began) {
     if (saved_folder_.empty()) {
       const auto pin = tree_.pinned(a.request.from);
@@ -350,7 +371,7 @@ Status Engine::start(Active& a) {
   }
   const Snapshot saved = TRY(std::exchange(a.loaded, Snapshot{}));
   if (saved.position > match.snapshot.position) match.snapshot = saved;
-  if (store_ && options_.reuse && !std::exchange(a.asked_disk, true) &&
+  if (store_ && options_.reuse && !scoring && !std::exchange(a.asked_disk, true) &&
       request_from_disk(a, match.snapshot)) {
     a.loaded = saved;
     return Ok{};
@@ -392,6 +413,7 @@ void Engine::share() {
     Active& a = *active_[order[i]];
     const auto tokens = int64_t(a.tokens.size());
     if (!a.state || a.position() != a.taken || tokens - a.position() <= kLeastGap) continue;
+    if (scores(a, a.scored)) continue;
     take_known(a);
     scheduler_.await(a.id, 0, 0);
     for (size_t j = 0; j < i; ++j) {
@@ -589,7 +611,21 @@ void Engine::preempt(uint64_t id) {
   scheduler_.preempt(id);
 }
 
-// Called during the pass, while the logits are there.
+// Whether the row at this position is wanted for the log-probability of the prompt's next token.
+bool Engine::scores(const Active& a, int64_t position) const {
+  return a.request.prompt_logprobs >= 0 && position >= a.scored && position + 1 < a.prompt_tokens;
+}
+
+// This and the next are called during the pass, while the logits are there.
+void Engine::score_prompt(Active& a, int64_t position, std::span<const float> logits) {
+  if (Status finite = check_finite(logits, position + 1); !finite) {
+    a.outcome = Finish::Failed;
+    a.failure = finite.error();
+    return;
+  }
+  a.of_prompt.push_back(log_probabilities(logits, a.tokens[size_t(position) + 1], a.request.prompt_logprobs));
+}
+
 void Engine::choose_token(Active& a, std::span<const float> logits) {
   for (auto& f : a.followers) choose_token(*f, logits);
   if (a.request.digest) a.digest.update(std::as_bytes(logits));
@@ -607,6 +643,7 @@ void Engine::choose_token(Active& a, std::span<const float> logits) {
   auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens);
   if (token) {
     a.chosen = *token;
+    if (a.request.logprobs >= 0) a.logprobs = {log_probabilities(logits, *token, a.request.logprobs)};
   } else {
     a.outcome = Finish::Failed;
     a.failure = token.error();
@@ -618,6 +655,7 @@ void Engine::take_token(Active& a, Token token) {
   const auto& stop = a.request.stop;
   if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
     a.outcome = Finish::Stop;
+    a.stopped_by = token;
     return;
   }
   a.tokens.push_back(token);
@@ -638,6 +676,8 @@ void Engine::after_pass(Active& a, int64_t before) {
   counts_.answer_rows += now - before - of_prompt;
   if (now == a.prompt_tokens) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
   if (of_prompt > 0) tell(a, {}, Finish::Running);
+  a.scored += int64_t(a.of_prompt.size());
+  a.of_prompt.clear();
   if (now == a.prompt_tokens && !a.request.save_as.empty())
     if (Status saved = save(a); !saved) {
       a.outcome = Finish::Failed;
@@ -747,7 +787,10 @@ void Engine::keep_frozen(Active& a, bool on_disk) {
 
 bool Engine::tell(Active& a, std::span<const Token> tokens, Finish finish, std::optional<Error> error) {
   if (!a.request.on_event) return true;
-  Event event{a.request_id, int(a.id - a.request_id), tokens, finish, std::move(error), a.usage, {}};
+  Event event{a.request_id, int(a.id - a.request_id), tokens, finish, std::move(error), a.usage};
+  event.stopped_by = a.stopped_by;
+  if (!tokens.empty() || a.stopped_by >= 0) event.logprobs = a.logprobs;
+  event.prompt_logprobs = a.of_prompt;
   if (finish != Finish::Running && a.request.digest) event.logits = a.digest.finish();
   return a.request.on_event(event);
 }

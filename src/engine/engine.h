@@ -109,11 +109,13 @@ class Engine {
   bool reserve(Active& a, int64_t rows);
   bool make_room(int64_t bytes);
   void preempt(uint64_t id);
+  void score_prompt(Active& a, int64_t position, std::span<const float> logits);
   void choose_token(Active& a, std::span<const float> logits);
   Result<Token> choose_from(Active& a, std::span<const float> logits);
   void after_pass(Active& a, int64_t before);
   void take_token(Active& a, Token token);
   void go_on(Active& a);
+  bool scores(const Active& a, int64_t position) const;
   Status save(Active& a);
   void keep(Active& a, bool on_disk);
   void keep_frozen(Active& a, bool on_disk);

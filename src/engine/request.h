@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "base/sha256.h"
+#include "decode/log_probability.h"
 #include "decode/sampler.h"
 
 namespace invar {
@@ -39,6 +40,11 @@ struct Event {
   // With the last event, if wanted: SHA-256 of the logits of the last prompt row and of every row that a
   // token was chosen from, before mask and penalties.
   Digest logits = {};
+  Token stopped_by = -1;  // with the last event: the stop token behind the answer
+  // If asked for: one per token of `tokens`, and one for `stopped_by`.
+  std::span<const TokenLogprob> logprobs = {};
+  // If asked for: of the prompt, from its second token on, in order, with the passes that read it.
+  std::span<const TokenLogprob> prompt_logprobs = {};
 };
 
 class Constraint {  // which tokens may come next
@@ -61,6 +67,9 @@ struct Request {
   int priority = 0;            // higher is served earlier
   double deadline_s = std::numeric_limits<double>::infinity();  // from now on
   bool digest = false;
+  // Alternatives told with the log-probability of each token of the answer or the prompt; below 0: none are
+  // told.  A prompt whose are wanted is read from its beginning, once for all n.
+  int logprobs = -1, prompt_logprobs = -1;
   // The state behind the prompt is kept by this name, on the disk before the first token if the engine has a
   // folder; or the request fails.
   std::string save_as;

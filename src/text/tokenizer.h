@@ -69,6 +69,8 @@ class Tokenizer {  // immutable: any number of threads may use it
   bool is_eos(Token id) const;
   bool add_bos() const { return add_bos_; }
 
+  const tk_tokenizer* kit() const { return kit_.get(); }  // for what else of textkit works on it
+
  private:
   struct Free {
     void operator()(tk_tokenizer* t) const;

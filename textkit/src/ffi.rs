@@ -1,5 +1,6 @@
 //! The C functions of textkit.h.  Each turns pointers into Rust values, catches panics and reports
 //! failures as a code and a text; nothing keeps a pointer to an argument.
+use crate::grammar::{GrammarEnv, Kind, Matcher};
 use crate::template::Template;
 use crate::tokenizer::{Mode, Tokenizer, Vocabulary};
 use crate::{tokenizer_json, Code, Fault};
@@ -7,6 +8,7 @@ use std::borrow::Cow;
 use std::ffi::{c_char, CString};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::slice;
+use std::sync::Arc;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -72,6 +74,10 @@ unsafe fn borrow<'a, T>(object: *const T) -> Result<&'a T, Fault> {
     object.as_ref().ok_or_else(|| Fault(Code::BadArgument, "expected an object, found null".into()))
 }
 
+unsafe fn borrow_mut<'a, T>(object: *mut T) -> Result<&'a mut T, Fault> {
+    object.as_mut().ok_or_else(|| Fault(Code::BadArgument, "expected an object, found null".into()))
+}
+
 /// Runs a call: stores its value at `out`, or its message at `err` if that is wanted.
 unsafe fn call<T>(out: *mut T, err: *mut *mut c_char, f: impl FnOnce() -> Result<T, Fault>) -> Code {
     if out.is_null() {
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn tk_tokenizer_new(
             nfc: (v.nfc >= 0).then_some(v.nfc > 0),
             add_space_prefix: v.add_space_prefix,
         })?;
-        Ok(Box::into_raw(Box::new(tokenizer)))
+        Ok(Arc::into_raw(Arc::new(tokenizer)).cast_mut())
     })
 }
 
@@ -148,14 +154,14 @@ pub unsafe extern "C" fn tk_tokenizer_from_json(
 ) -> Code {
     call(out, err, || {
         let parts = tokenizer_json::parse(view(data, len), (nfc >= 0).then_some(nfc > 0))?;
-        Ok(Box::into_raw(Box::new(Tokenizer::new(parts)?)))
+        Ok(Arc::into_raw(Arc::new(Tokenizer::new(parts)?)).cast_mut())
     })
 }
 
 #[no_mangle]
 pub unsafe extern "C" fn tk_tokenizer_free(t: *mut Tokenizer) {
     if !t.is_null() {
-        drop(Box::from_raw(t));
+        drop(Arc::from_raw(t));
     }
 }
 
@@ -253,4 +259,100 @@ pub unsafe extern "C" fn tk_template_render(
     err: *mut *mut c_char,
 ) -> Code {
     call(out, err, || Ok(buffer(borrow(t)?.render(utf8(json, len)?, now_unix)?.into_bytes())))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_grammar_env_new(
+    t: *const Tokenizer,
+    ends: *const u32,
+    n_ends: usize,
+    out: *mut *mut GrammarEnv,
+    err: *mut *mut c_char,
+) -> Code {
+    call(out, err, || {
+        borrow(t)?;
+        Arc::increment_strong_count(t);
+        let env = GrammarEnv::new(Arc::from_raw(t), view(ends, n_ends))?;
+        Ok(Box::into_raw(Box::new(env)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_grammar_env_free(e: *mut GrammarEnv) {
+    if !e.is_null() {
+        drop(Box::from_raw(e));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_new(
+    e: *const GrammarEnv,
+    kind: i32,
+    text: *const u8,
+    len: usize,
+    strict: bool,
+    ignored: *mut TkBuf,
+    out: *mut *mut Matcher,
+    err: *mut *mut c_char,
+) -> Code {
+    call(out, err, || {
+        let kind = match kind {
+            0 => Kind::JsonSchema,
+            1 => Kind::Regex,
+            2 => Kind::Lark,
+            _ => return Err(Fault(Code::BadArgument, format!("expected a kind of 0 to 2, found {kind}"))),
+        };
+        let (matcher, warnings) = borrow(e)?.compile(kind, utf8(text, len)?, strict)?;
+        if !ignored.is_null() {
+            ignored.write(buffer(warnings.into_bytes()));
+        }
+        Ok(Box::into_raw(Box::new(matcher)))
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_copy(
+    m: *const Matcher,
+    out: *mut *mut Matcher,
+    err: *mut *mut c_char,
+) -> Code {
+    call(out, err, || Ok(Box::into_raw(Box::new(borrow(m)?.clone()))))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_free(m: *mut Matcher) {
+    if !m.is_null() {
+        drop(Box::from_raw(m));
+    }
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_mask(
+    m: *mut Matcher,
+    words: *mut u64,
+    n_words: usize,
+    may_end: *mut bool,
+    err: *mut *mut c_char,
+) -> Code {
+    call(may_end, err, || {
+        let words = if words.is_null() { &mut [] } else { slice::from_raw_parts_mut(words, n_words) };
+        let matcher = borrow_mut(m)?;
+        matcher.mask(words)?;
+        matcher.may_end()
+    })
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_accept(
+    m: *mut Matcher,
+    token: u32,
+    fits: *mut bool,
+    err: *mut *mut c_char,
+) -> Code {
+    call(fits, err, || borrow_mut(m)?.accept(token))
+}
+
+#[no_mangle]
+pub unsafe extern "C" fn tk_matcher_complete(m: *const Matcher) -> bool {
+    (*m).complete()
 }

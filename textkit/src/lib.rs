@@ -1,6 +1,7 @@
-//! Tokenizers and chat templates behind a C interface (textkit.h).  The only Rust of the project:
-//! it names the libraries `tokenizers` and `minijinja`; everything above it is C++.
+//! Tokenizers, chat templates and grammars behind a C interface (textkit.h).  The only Rust of the project:
+//! it names the libraries `tokenizers`, `minijinja` and `llguidance`; everything above it is C++.
 mod ffi;
+mod grammar;
 mod patterns;
 mod template;
 mod tokenizer;

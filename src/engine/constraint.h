@@ -1,0 +1,66 @@
+// What one answer must obey, as the engine asks for it: a grammar that begins after the thought, a budget for
+// the thought, texts that must not appear.
+//
+// The engine calls mask, accept and copy from its thread.  With a MaskThread the mask for the next token is
+// computed there from the moment a token was accepted, while the engine's pass runs; mask() waits for it.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/request.h"
+#include "text/answer_format.h"
+#include "text/grammar.h"
+#include "text/tokenizer.h"
+
+namespace invar {
+
+// Runs jobs in order on a thread of its own.
+class MaskThread {
+ public:
+  MaskThread();
+  ~MaskThread();  // finishes what was posted
+  void post(std::function<void()> job);
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> jobs_;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+struct AnswerRules {
+  enum class Thought { No, May, Open };  // none; the answer may begin with one; the prompt opened one
+  Thought thought = Thought::No;
+  int64_t thought_budget = -1;           // tokens; then the end of the thought is forced; below 0: no limit
+  std::optional<Grammar> grammar = {};   // what follows the thought
+  std::vector<std::string> banned = {};  // texts that must not appear after the thought
+
+  bool needed() const { return thought_budget >= 0 || grammar || !banned.empty(); }
+};
+
+// What constraints of one model share.  Immutable but for the thread: any number of threads may use it.
+class ConstraintMaker {
+ public:
+  // `ends`: every token that ends an answer.  All arguments must outlive the maker and its constraints.
+  static Result<ConstraintMaker> make(const Tokenizer& tokenizer, const AnswerFormat& format,
+                                      std::span<const Token> ends, MaskThread* thread);
+  // `banned` are beginnings of calls (call_begins).
+  Result<std::unique_ptr<Constraint>> constraint(AnswerRules rules) const;
+
+  struct Shared;
+
+ private:
+  std::shared_ptr<const Shared> shared_;
+};
+
+}  // namespace invar

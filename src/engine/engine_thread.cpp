@@ -1,0 +1,25 @@
+#include "engine/engine_thread.h"
+
+namespace invar {
+
+EngineThread::EngineThread(std::unique_ptr<Engine> engine)
+    : engine_(std::move(engine)), thread_([this] { loop(); }) {}
+
+EngineThread::~EngineThread() { stop(); }
+
+void EngineThread::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  engine_->wake();
+  thread_.join();
+}
+
+void EngineThread::loop() {
+  while (!stopping_) {
+    engine_->wait();
+    while (!stopping_ && engine_->step()) {}
+  }
+  engine_->drain();
+}
+
+}  // namespace invar

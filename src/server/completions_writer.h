@@ -1,0 +1,42 @@
+// Answers of /v1/completions, whole and as chunks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "server/openai_format.h"
+
+namespace invar::server {
+
+class CompletionsWriter : public Writer {
+ public:
+  CompletionsWriter(std::vector<RawPrompt> prompts, OpenAiForm form)
+      : form_(std::move(form)), prompts_(std::move(prompts)) {}
+
+  std::string whole(const Answer& answer) override;
+  void begin(const Answer& answer, const Write& write) override;
+  void add(const Answer& answer, size_t choice, const Block& block, std::string_view text,
+           const Write& write) override;
+  void end_choice(const Answer& answer, size_t choice, const Write& write) override;
+  void end(const Answer& answer, const Write& write) override;
+  void heartbeat(const Answer& answer, bool begun, const Write& write) override;
+  bool fail(const Answer& answer, const ApiError& error, const Write& write) override;
+
+ private:
+  struct Sent {  // of one choice
+    bool prompt = false, stopped = false;
+    size_t tokens = 0;
+    int64_t offset = 0;  // in characters
+  };
+
+  Json frame(const Answer& answer, Json choices) const;
+  std::string prompt_text(const Answer& answer, size_t choice) const;
+  Json part(const Answer& answer, size_t choice, std::string_view text, Sent& sent) const;
+  void chunk(const Answer& answer, size_t choice, std::string_view text, const Write& write);
+
+  const OpenAiForm form_;
+  const std::vector<RawPrompt> prompts_;
+  std::vector<Sent> sent_;
+};
+
+}  // namespace invar::server

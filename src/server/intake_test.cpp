@@ -1,0 +1,119 @@
+// The gate before the engine: the bound of the queue, the end, and what is counted.
+#include "server/intake.h"
+
+#include <gtest/gtest.h>
+#include <map>
+
+namespace invar::server {
+namespace {
+
+class Fake : public Service {  // the test says what happens
+ public:
+  Result<uint64_t> submit(Request request) override {
+    if (request.prompt.empty()) return Error{Code::BadRequest, "prompt", "empty"};
+    requests[++last] = std::move(request);
+    return last;
+  }
+  void cancel(uint64_t id) override { cancelled.push_back(id); }
+  Statistics statistics() const override { return {}; }
+  int64_t context() const override { return 100; }
+  int64_t vocab() const override { return 10; }
+
+  void tell(uint64_t id, std::vector<Token> tokens, Finish finish = Finish::Running, int choice = 0) {
+    Event event;
+    event.id = id;
+    event.choice = choice;
+    event.tokens = tokens;
+    event.finish = finish;
+    event.usage.prompt_tokens = 5;
+    event.usage.cached_tokens = 2;
+    event.usage.answer_tokens = 3;
+    requests[id].on_event(event);
+  }
+
+  uint64_t last = 0;
+  std::map<uint64_t, Request> requests;
+  std::vector<uint64_t> cancelled;
+};
+
+Request ask() {
+  Request request;
+  request.prompt = {1, 2, 3};
+  return request;
+}
+
+TEST(Intake, BoundsWhatWaits) {
+  Fake fake;
+  Metrics metrics;
+  Intake intake(fake, metrics, 2);
+  const uint64_t one = *intake.submit(ask());
+  ASSERT_TRUE(intake.submit(ask()));
+  const auto third = intake.submit(ask());
+  ASSERT_FALSE(third);
+  EXPECT_EQ(Result<uint64_t>(third).error().code, Code::NoRoom);
+  EXPECT_EQ(metrics.rejected.value(), 1);
+  fake.tell(one, {});  // it runs now
+  EXPECT_EQ(metrics.running.value(), 1);
+  EXPECT_EQ(metrics.waiting.value(), 1);
+  EXPECT_TRUE(intake.submit(ask()));
+  EXPECT_FALSE(intake.submit({}));  // refused behind the gate: counts for nothing
+  EXPECT_EQ(metrics.waiting.value(), 2);
+}
+
+TEST(Intake, CountsWhatHappened) {
+  Fake fake;
+  Metrics metrics;
+  Intake intake(fake, metrics, 10);
+  Request request = ask();
+  request.n = 2;
+  int events = 0;
+  request.on_event = [&](const Event&) { return ++events < 4; };
+  const uint64_t id = *intake.submit(std::move(request));
+  fake.tell(id, {});
+  fake.tell(id, {7});
+  fake.tell(id, {8}, Finish::Running, 1);
+  fake.tell(id, {}, Finish::Stop);
+  EXPECT_EQ(metrics.running.value(), 1);
+  fake.tell(id, {}, Finish::Length, 1);
+  EXPECT_EQ(events, 5);
+  EXPECT_EQ(metrics.running.value(), 0);
+  EXPECT_EQ(metrics.waiting.value(), 0);
+  EXPECT_EQ(metrics.stopped.value(), 1);
+  EXPECT_EQ(metrics.length.value(), 1);
+  EXPECT_EQ(metrics.generation_tokens.value(), 2);
+  EXPECT_EQ(metrics.prompt_tokens.value(), 5);
+  EXPECT_EQ(metrics.cached_tokens.value(), 2);
+
+  const uint64_t queued = *intake.submit(ask());
+  fake.tell(queued, {}, Finish::Cancelled);
+  EXPECT_EQ(metrics.aborted.value(), 1);
+  EXPECT_EQ(metrics.running.value() + metrics.waiting.value(), 0);
+}
+
+TEST(Intake, TheEndRefusesAndCancels) {
+  Fake fake;
+  Metrics metrics;
+  Intake intake(fake, metrics, 10);
+  const uint64_t one = *intake.submit(ask()), two = *intake.submit(ask());
+  fake.tell(one, {}, Finish::Stop);
+  intake.close();
+  auto late = intake.submit(ask());
+  ASSERT_FALSE(late);
+  EXPECT_EQ(late.error().code, Code::Cancelled);
+  intake.cancel_all();
+  EXPECT_EQ(fake.cancelled, std::vector<uint64_t>{two});
+}
+
+TEST(Metrics, HistogramsInTextForm) {
+  Histogram h({1, 2.5});
+  for (double x : {0.5, 1.0, 2.0, 9.0}) h.add(x);
+  MetricsText text("a=\"b\"");
+  text.histogram("x", "Help.", h);
+  EXPECT_EQ(
+      text.take(),
+      "# HELP x Help.\n# TYPE x histogram\nx_bucket{a=\"b\",le=\"1\"} 2\nx_bucket{a=\"b\",le=\"2.5\"} 3\n"
+      "x_bucket{a=\"b\",le=\"+Inf\"} 4\nx_sum{a=\"b\"} 12.5\nx_count{a=\"b\"} 4\n");
+}
+
+}  // namespace
+}  // namespace invar::server

@@ -1,0 +1,37 @@
+// Parts of answers that completions and chat write alike.
+#pragma once
+
+#include <string>
+
+#include "server/answer.h"
+#include "text/json.h"
+#include "text/tokenizer.h"
+
+namespace invar::server {
+
+// What a writer of either is told about the question.
+struct OpenAiForm {
+  const Tokenizer& tokenizer;
+  std::string fingerprint;  // of the system
+  int logprobs = -1, prompt_logprobs = -1;
+  bool echo = false, return_token_ids = false, tokens_as_ids = false, timings = false;
+  bool stream_usage = false, continuous_usage = false;
+};
+OpenAiForm openai_form(const Question& q, const Tokenizer& tokenizer, const std::string& version);
+
+Json openai_usage(const Usage& usage);
+Json timings_json(const TokenUsage& first);
+const char* finish_reason(const Choice& choice);
+Json stop_reason(const Choice& choice);  // vLLM's: the stop string, the id of the stop token, or null
+
+// The bytes of a token as characters; with `as_ids` "token_id:N".
+std::string token_text(const Tokenizer& tokenizer, Token token, bool as_ids);
+Json bytes_of(const Tokenizer& tokenizer, Token token);
+
+// vLLM's prompt_logprobs: null, then {id: {logprob, rank, decoded_token}} for each further token.
+Json prompt_logprobs_json(const Prompt& prompt, int best, const Tokenizer& tokenizer);
+
+// The error in a stream.
+std::string openai_error_event(const ApiError& error);
+
+}  // namespace invar::server

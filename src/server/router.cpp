@@ -1,0 +1,58 @@
+// Which handler takes a request, and on which thread; what the model is called.
+#include <algorithm>
+#include <exception>
+
+#include "server/server.h"
+
+namespace invar::server {
+namespace {
+
+bool matches(const std::string& route, const std::string& path) {
+  if (!route.ends_with("/*")) return route == path;
+  const size_t stem = route.size() - 1;
+  return path.size() > stem && path.compare(0, stem, route, 0, stem) == 0;
+}
+
+// An exception of a library that nobody caught costs this request, not the others.
+void call(const RouteHandler& handler, const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
+  try {
+    handler(request, reply);
+  } catch (const std::exception& e) {
+    if (!refuse(*reply, request, {500, std::string("internal error: ") + e.what()})) reply->cut();
+  }
+}
+
+}  // namespace
+
+void Router::add(const std::string& method, const std::string& path, On on, RouteHandler handler) {
+  routes_.push_back({method, path, on, std::make_shared<const RouteHandler>(std::move(handler))});
+}
+
+void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, TextThread& text) const {
+  std::string allowed;
+  const std::string method = request.method == "HEAD" ? "GET" : request.method;
+  for (const Route& route : routes_) {
+    if (!matches(route.path, request.path)) continue;
+    if (route.method != method) {
+      allowed += (allowed.empty() ? "" : ", ") + route.method;
+      continue;
+    }
+    if (route.on == On::Io) return call(*route.handler, request, reply);
+    auto shared = std::make_shared<const HttpRequest>(std::move(request));
+    text.post([handler = route.handler, shared, reply = std::move(reply)] {
+      if (!reply->gone()) call(*handler, *shared, reply);
+    });
+    return;
+  }
+  refuse(*reply, request, allowed.empty() ? unknown_url(request) : wrong_method(request, allowed));
+}
+
+Result<std::string> Served::model_name(const std::string& asked) const {
+  if (asked.empty()) return options.names.at(0);
+  if (options.any_model ||
+      std::find(options.names.begin(), options.names.end(), asked) != options.names.end())
+    return asked;
+  return Error{Code::NotFound, "model", "the model '" + asked.substr(0, 200) + "' does not exist"};
+}
+
+}  // namespace invar::server

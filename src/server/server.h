@@ -1,0 +1,95 @@
+// The server: routes over the transport, and what the adapters of the APIs share.
+//
+// An adapter is a function add_NAME(Router&, Served&).  Its handlers run on the text thread.  The usual
+// course: read the body, render, tokenize, submit to Served::service; if that is refused,
+// refuse(api_error()).  A streamed answer calls Reply::begin() after the submit, so that what fails before
+// the first token can still be an HTTP error: send() tells whether it could.  on_gone() cancels the request.
+// Finish::Cancelled while the client is there means that the server ends: the client gets shutting_down(), in
+// the stream if need be. Fields for the log: Reply::log().  Counters of requests and tokens are kept by the
+// service (intake.h).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/chat.h"
+#include "engine/metrics.h"
+#include "engine/service.h"
+#include "server/errors.h"
+#include "server/http.h"
+#include "server/text_thread.h"
+
+namespace invar::server {
+
+struct ApiOptions {
+  std::vector<std::string> names;        // the model is served under; the first is told
+  bool any_model = true;                 // a request for another name is served too, else 404
+  std::string reasoning_field = "both";  // of chat answers: both, reasoning_content, reasoning
+  std::string tool_parser = "auto", reasoning_parser = "auto";  // else a name of the table of parsers
+  std::string system_midway = "inline";                         // late system messages: hoist, inline, reject
+  bool clamp_max_tokens = true;     // Anthropic: max_tokens that do not fit are cut, not refused
+  bool request_templates = false;   // chat_template of a request is used
+  bool strict_usage = false;        // no fields of ours in usage
+  int64_t default_max_tokens = -1;  // of chat and responses; below 0: what fits
+  int most_choices = 16, most_logprobs = 20, most_stops = 16, most_prompts = 256, most_tools = 512;
+  int64_t most_tool_bytes = 4 << 20;
+  SamplingParams sampling;  // what a request that says nothing gets
+};
+
+struct ModelInfo {
+  std::string path, architecture, name;
+  std::string chat_template;  // its source; may be empty
+  int64_t train_context = 0, parameters = 0, bytes = 0;
+  int64_t created = 0;  // seconds since 1970, of the start
+  std::string version;  // of the program
+};
+
+struct Dialect;  // dialect.h
+
+struct Served {
+  const Chat& chat;
+  Service& service;
+  TextThread& text;
+  Metrics& metrics;
+  ApiOptions options;
+  ModelInfo model;
+  std::function<bool()> closing = [] { return false; };  // no new requests are taken
+  std::function<HttpCounts()> http = [] { return HttpCounts{}; };
+  const Dialect* dialect = nullptr;
+
+  // The name to echo; an error if the server knows no such model.  Empty: the first of ours.
+  Result<std::string> model_name(const std::string& asked) const;
+};
+
+using RouteHandler = std::function<void(const HttpRequest&, const std::shared_ptr<Reply>&)>;
+enum class On { Io, Text };  // the thread that a handler runs on; Io: it takes microseconds
+
+class Router {
+ public:
+  // `path` ending in "/*" takes what is below it.  HEAD is answered where GET is.
+  void add(const std::string& method, const std::string& path, On on, RouteHandler handler);
+
+  // Unknown paths and methods are refused here.
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply, TextThread& text) const;
+
+ private:
+  struct Route {
+    std::string method, path;
+    On on;
+    std::shared_ptr<const RouteHandler> handler;
+  };
+  std::vector<Route> routes_;
+};
+
+// Served outlives the router.
+void add_pages(Router& router, Served& served);        // pages.cpp
+void add_completions(Router& router, Served& served);  // completions.cpp
+void add_chat(Router& router, Served& served);         // openai.cpp
+void add_responses(Router& router, Served& served);    // responses.cpp
+void add_messages(Router& router, Served& served);     // anthropic.cpp
+
+}  // namespace invar::server

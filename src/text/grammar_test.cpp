@@ -1,0 +1,317 @@
+#include "text/grammar.h"
+
+#include <gtest/gtest.h>
+#include <random>
+
+#include "text/answer_parser.h"
+#include "text/call_grammar.h"
+
+namespace invar {
+namespace {
+
+std::string byte_piece(int byte) {
+  const auto plain = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
+  int code = byte;
+  if (!plain(byte)) {
+    code = 256;
+    for (int b = 0; b < byte; b++) code += plain(b) ? 0 : 1;
+  }
+  if (code < 0x80) return std::string(1, char(code));
+  return {char(0xC0 | code >> 6), char(0x80 | (code & 0x3F))};
+}
+
+constexpr Token kEnd = 256, kCall = 257, kCallEnd = 258;
+
+// Bytes, an end, the tags of calls, and some pieces of more than one byte.
+const Tokenizer& tokenizer() {
+  static const Tokenizer made = [] {
+    TokenizerSpec spec;
+    spec.model = "gpt2";
+    spec.pre = "llama-bpe";
+    for (int b = 0; b < 256; b++) spec.pieces.push_back(byte_piece(b));
+    spec.types.assign(256, 1);
+    for (const char* text : {"<|end|>", "<tool_call>", "</tool_call>"}) {
+      spec.pieces.push_back(text);
+      spec.types.push_back(text[1] == '|' ? 3 : 4);
+    }
+    for (const auto& [a, b] : std::vector<std::pair<const char*, const char*>>{{"t", "r"},
+                                                                               {"u", "e"},
+                                                                               {"tr", "ue"},
+                                                                               {"1", "2"},
+                                                                               {"{", "\""},
+                                                                               {"\"", ":"},
+                                                                               {"\"", ","},
+                                                                               {"a", "b"},
+                                                                               {"ab", "c"}}) {
+      spec.pieces.push_back(std::string(a) + b);
+      spec.types.push_back(1);
+      spec.merges.push_back(std::string(a) + " " + b);
+    }
+    spec.eos = {kEnd};
+    return Tokenizer::make(spec).take();
+  }();
+  return made;
+}
+
+const GrammarCompiler& compiler() {
+  static const GrammarCompiler made = GrammarCompiler::make(tokenizer(), tokenizer().eos()).take();
+  return made;
+}
+
+GrammarSpec schema(std::string_view text, bool strict = true) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::JsonSchema;
+  spec.schema = parse_ordered_json(text, "test").take();
+  spec.strict = strict;
+  return spec;
+}
+
+GrammarSpec choice(std::vector<std::string> words) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::Choice;
+  spec.choice = std::move(words);
+  return spec;
+}
+
+GrammarSpec regex(std::string text) {
+  GrammarSpec spec;
+  spec.kind = GrammarSpec::Kind::Regex;
+  spec.text = std::move(text);
+  return spec;
+}
+
+std::vector<Token> allowed(Matcher& matcher) {
+  std::vector<uint64_t> bits(5, ~uint64_t(0));
+  const Status masked = matcher.mask(bits);
+  EXPECT_TRUE(masked);
+  std::vector<Token> out;
+  for (Token t = 0; t < 5 * 64; t++)
+    if (bits[t / 64] >> (t % 64) & 1) out.push_back(t);
+  return out;
+}
+
+// Against every word of a finite language, by trying every token.  Where the text is forced, the mask may
+// allow the canonical token alone.
+void compare(const GrammarSpec& spec, const std::vector<std::string>& words) {
+  const Result<Grammar> grammar = compiler().compile(spec);
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  const auto visit = [&](const auto& self, Matcher& matcher, const std::string& so_far) -> void {
+    std::vector<Token> expected;
+    std::string nexts;
+    for (const std::string& word : words) {
+      if (!word.starts_with(so_far)) continue;
+      const char next = word.size() > so_far.size() ? word[so_far.size()] : '\0';
+      if (nexts.find(next) == nexts.npos) nexts += next;
+    }
+    for (Token t = 0; t < tokenizer().size(); t++) {
+      const std::string piece(tokenizer().piece(t));
+      const bool text = tokenizer().type(t) == TokenType::Normal;
+      const auto fits = [&](const std::string& w) {
+        return text ? w.starts_with(so_far + piece) : w == so_far;
+      };
+      if ((text || t == kEnd) && std::any_of(words.begin(), words.end(), fits)) expected.push_back(t);
+    }
+    const std::vector<Token> got = allowed(matcher);
+    if (nexts.size() > 1) {
+      EXPECT_EQ(got, expected) << so_far;
+    } else {
+      EXPECT_FALSE(got.empty()) << so_far;
+      EXPECT_TRUE(std::includes(expected.begin(), expected.end(), got.begin(), got.end())) << so_far;
+    }
+    for (Token t : got) {
+      if (t == kEnd) continue;
+      const std::unique_ptr<Matcher> next = matcher.copy();
+      const Result<bool> taken = next->accept(t);
+      ASSERT_TRUE(taken && *taken) << so_far << " and " << t;
+      self(self, *next, so_far + std::string(tokenizer().piece(t)));
+    }
+  };
+  visit(visit, *grammar->start(), "");
+}
+
+TEST(Grammar, MasksAreThoseOfTheLanguage) {
+  const std::vector<std::string> words = {"true", "tr", "abc", "abca", "12", "1.", "a+(b)|c/\n\\d"};
+  compare(choice(words), words);
+  compare(regex("(a|ab)(c|bc)?[12]"),
+          {"a1", "a2", "ab1", "ab2", "ac1", "ac2", "abc1", "abc2", "abbc1", "abbc2"});
+  std::vector<std::string> numbers;
+  for (int i = -3; i <= 120; i++) numbers.push_back(std::to_string(i));
+  numbers.push_back("-0");
+  compare(schema(R"({"type":"integer","minimum":-3,"maximum":120})"), numbers);
+  compare(schema(R"({"enum":["abc","a\"b",1,null,{"ab":[true]}]})"),
+          {"\"abc\"", "\"a\\\"b\"", "1", "null", "{\"ab\":[true]}"});
+  compare(schema(R"({"type":"array","items":{"type":"boolean"},"maxItems":2})"),
+          {"[]", "[true]", "[false]", "[true,true]", "[true,false]", "[false,true]", "[false,false]"});
+  compare(
+      schema(R"({"type":"object","properties":{"ab":{"type":"boolean"},"abc":{"const":12}},"required":["abc"],
+                     "additionalProperties":false})"),
+      {R"({"abc":12})", R"({"ab":true,"abc":12})", R"({"ab":false,"abc":12})"});
+}
+
+TEST(Grammar, EndsOnlyWhenComplete) {
+  const Result<Grammar> grammar = compiler().compile(regex("ab?"));
+  ASSERT_TRUE(grammar);
+  const auto matcher = grammar->start();
+  EXPECT_FALSE(matcher->may_end());
+  EXPECT_FALSE(*matcher->accept('b'));
+  EXPECT_TRUE(*matcher->accept('a'));
+  EXPECT_TRUE(matcher->may_end());
+  EXPECT_FALSE(matcher->complete());
+  const auto other = matcher->copy();
+  EXPECT_TRUE(*matcher->accept('b'));
+  EXPECT_TRUE(matcher->complete());
+  EXPECT_EQ(allowed(*matcher), std::vector<Token>{kEnd});
+  EXPECT_FALSE(*matcher->accept('b'));
+  EXPECT_FALSE(other->complete());
+}
+
+std::string place(const GrammarSpec& spec) {
+  const Result<Grammar> grammar = compiler().compile(spec);
+  return grammar ? "" : grammar.error().where;
+}
+
+TEST(Grammar, FaultsHaveAPlace) {
+  EXPECT_EQ(place(schema(R"({"type":"object","properties":{"a":{"not":{}}}})")), "/properties/a/not");
+  EXPECT_EQ(
+      place(schema(R"({"type":"object","properties":{"a/b":{"type":"array","items":{"type":"strange"}}}})")),
+      "/properties/a~1b/items");
+  EXPECT_EQ(place(schema(R"({"anyOf":[{"type":"null"},{"type":"string","pattern":"("}]})")), "/anyOf/1");
+  EXPECT_EQ(place(schema("[1]")), "schema");
+  EXPECT_EQ(place(regex("(")), "regex");
+  EXPECT_EQ(place(regex("")), "regex");
+  EXPECT_EQ(place(choice({})), "choice");
+  GrammarSpec lark;
+  lark.kind = GrammarSpec::Kind::Lark;
+  lark.text = "start: nowhere";
+  EXPECT_EQ(place(lark), "grammar");
+  std::string deep = "{}";
+  for (int i = 0; i < 80; i++) deep = R"({"items":)" + deep + "}";
+  EXPECT_EQ(place(schema(deep)), "schema");
+}
+
+TEST(Grammar, WhatIsNotEnforcedIsTold) {
+  const Result<Grammar> grammar = compiler().compile(
+      schema(R"({"type":"object","properties":{"a":{"type":"string","not":{}}},"if":{}})", false));
+  ASSERT_TRUE(grammar);
+  EXPECT_EQ(grammar->ignored(), (std::vector<std::string>{"/if", "/properties/a/not"}));
+}
+
+// A random answer: any token that is allowed; after a while what ends a value, character by character.
+std::string random_answer(const Grammar& grammar, std::mt19937& random, const std::string& closer = "\"") {
+  const auto matcher = grammar.start();
+  std::string out;
+  for (int step = 0; step < 3000 && !matcher->complete(); step++) {
+    std::vector<Token> tokens = allowed(*matcher);
+    if (tokens.empty()) return out + " NOTHING ALLOWED";
+    const auto end = std::find(tokens.begin(), tokens.end(), kEnd);
+    if (end != tokens.end() && (step > 60 || random() % 4 == 0)) return out;
+    if (end != tokens.end() && tokens.size() > 1) tokens.erase(end);
+    Token chosen = tokens[random() % tokens.size()];
+    size_t begun = closer.size() - 1;
+    while (!out.ends_with(closer.substr(0, begun))) begun--;
+    for (const char wanted : {closer[begun], '}', ']'})
+      if (step % 40 > 20 && std::find(tokens.begin(), tokens.end(), Token(wanted)) != tokens.end()) {
+        chosen = Token(wanted);
+        break;
+      }
+    const Result<bool> taken = matcher->accept(chosen);
+    EXPECT_TRUE(taken && *taken);
+    out += tokenizer().piece(chosen);
+  }
+  return out;
+}
+
+Json two_tools() {
+  return parse_ordered_json(R"([{"type":"function","function":{"name":"save","parameters":{"type":"object",
+      "properties":{"path":{"type":"string"},"n":{"type":"integer"},"kind":{"enum":["x","y"]},
+      "tags":{"type":"array","items":{"type":"boolean"},"maxItems":3}},"required":["path","kind"]}}},
+      {"type":"function","function":{"name":"now","parameters":{"type":"object","properties":{},
+      "additionalProperties":false}}}])",
+                            "test")
+      .take();
+}
+
+// Whatever a forced call says, the parser reads it as calls and nothing else.
+TEST(CallGrammar, ForcedCallsAreCalls) {
+  std::mt19937 random(3);
+  const std::vector<std::pair<const char*, const char*>> kClosers = {
+      {"qwen_xml", "\n</parameter>"}, {"glm", "</arg_value>"}, {"hermes", "\""}, {"llama3", "\""}};
+  for (const auto& [name, closer] : kClosers) {
+    const AnswerFormat format = answer_format("", name).take();
+    for (const bool parallel : {true, false}) {
+      CallRules rules;
+      rules.tools = two_tools();
+      rules.parallel = parallel;
+      const Result<GrammarSpec> spec = call_grammar(rules, format, tokenizer());
+      ASSERT_TRUE(spec) << spec.error().message;
+      const Result<Grammar> grammar = compiler().compile(*spec);
+      ASSERT_TRUE(grammar) << name << ": " << grammar.error().where << ": " << grammar.error().message
+                           << spec->text;
+      for (int round = 0; round < 20; round++) {
+        const std::string text = random_answer(*grammar, random, closer);
+        ASSERT_LT(text.size(), 2500u) << text;
+        AnswerParser parser(tokenizer(), format, rules.tools, {});
+        std::vector<AnswerPiece> pieces;
+        parser.push(text, pieces);
+        parser.finish(false, pieces);
+        int begun = 0;
+        std::string arguments, tool;
+        for (const AnswerPiece& p : merged(std::move(pieces))) {
+          EXPECT_TRUE(p.kind != AnswerPiece::Kind::Text && p.kind != AnswerPiece::Kind::Thought)
+              << name << text;
+          if (p.kind == AnswerPiece::Kind::CallBegin) begun++, tool = p.text;
+          if (p.kind != AnswerPiece::Kind::CallArguments) continue;
+          const auto parsed = parse_ordered_json(p.text, "arguments");
+          ASSERT_TRUE(parsed) << p.text;
+          if (tool == "save") {
+            EXPECT_TRUE(parsed->contains("path") && parsed->contains("kind")) << text;
+            EXPECT_TRUE(!parsed->contains("n") || (*parsed)["n"].is_number_integer()) << text;
+            EXPECT_TRUE(!parsed->contains("tags") || (*parsed)["tags"].is_array()) << text;
+          }
+        }
+        EXPECT_EQ(parser.calls(), begun) << text;
+        EXPECT_GE(begun, 1) << name << text;
+        if (!parallel) { EXPECT_EQ(begun, 1) << text; }
+      }
+    }
+  }
+}
+
+TEST(CallGrammar, NamesAndFaults) {
+  const AnswerFormat format = answer_format("", "hermes").take();
+  CallRules rules;
+  rules.tools = two_tools();
+  rules.names = {"now"};
+  rules.parallel = false;
+  const Result<GrammarSpec> spec = call_grammar(rules, format, tokenizer());
+  ASSERT_TRUE(spec);
+  std::mt19937 random(1);
+  EXPECT_EQ(random_answer(*compiler().compile(*spec), random),
+            "<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>");
+  rules.names = {"other"};
+  EXPECT_EQ(call_grammar(rules, format, tokenizer()).error().where, "tool_choice");
+  EXPECT_EQ(call_grammar(rules, answer_format("", "none").take(), tokenizer()).error().where, "tool_choice");
+  rules.names.clear();
+  rules.tools[0]["function"]["parameters"]["properties"]["n"]["type"] = "strange";
+  const Result<GrammarSpec> broken = call_grammar(rules, format, tokenizer());
+  ASSERT_TRUE(broken);
+  EXPECT_EQ(place(*broken), "/tools/0/function/parameters/properties/n");
+}
+
+TEST(CallGrammar, CallsOrContent) {
+  CallRules rules;
+  rules.tools = two_tools();
+  rules.required = false;
+  rules.content = choice({"abc"});
+  const Result<GrammarSpec> spec = call_grammar(rules, answer_format("", "qwen_xml").take(), tokenizer());
+  ASSERT_TRUE(spec);
+  const Result<Grammar> grammar = compiler().compile(*spec);
+  ASSERT_TRUE(grammar) << grammar.error().message;
+  const std::vector<Token> first = allowed(*grammar->start());
+  EXPECT_TRUE(std::find(first.begin(), first.end(), 'a') != first.end());
+  EXPECT_TRUE(std::find(first.begin(), first.end(), kCall) != first.end());
+  EXPECT_FALSE(std::find(first.begin(), first.end(), 'b') != first.end());
+}
+
+}  // namespace
+}  // namespace invar

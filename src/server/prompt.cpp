@@ -50,7 +50,11 @@ Json callable(const Json& shown, const Json& deferred) {
 std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
   const Conversation& c = *q.conversation;
   const AnswerFormat& format = served.dialect->format;
-  auto messages = normalize_messages(c.messages, {late_system(served.options.system_midway)});
+  Json asked = c.messages;
+  if (asked.empty()) asked.push_back({{"role", "user"}, {"content", ""}});  // clients probe with nothing
+  NormalizeOptions options;
+  options.late_system = late_system(served.options.system_midway);
+  auto messages = normalize_messages(asked, options);
   if (!messages) return api_error(messages.error());
   auto tools = normalize_tools(c.tools), deferred = normalize_tools(c.deferred);
   if (!tools) return api_error(tools.error());

@@ -268,7 +268,7 @@ Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
       return bad(where, "expected 1 to " + std::to_string(kMaxChoices) + " texts, found " +
                             std::to_string(spec.choice.size()));
     }
-    for (const std::string& one : spec.choice) text += "|" + regex_literal(one);
+    for (const std::string& one : spec.choice) (text += '|') += regex_literal(one);
     text = "(" + text.substr(1) + ")";
   }
   if (text.empty() || text.size() > kMaxBytes) {

@@ -180,7 +180,8 @@ class Builder {
   }
 
   void add_json(const std::string& rule, const std::string& name, Json parameters, const std::string& where) {
-    if (!parameters.is_object() || !parameters.contains("type")) parameters["type"] = "object";
+    if (!parameters.is_object()) parameters = Json::object();
+    if (!parameters.contains("type")) parameters["type"] = "object";
     parts_.push_back({where, parameters});
     add(rule + "_args", json_rule(std::move(parameters)));
     const std::string key = std::string(f_.arguments_key);
@@ -196,8 +197,9 @@ class Builder {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
-    const Json properties =
+    Json properties =
         parameters.is_object() ? parameters.value("properties", Json::object()) : Json::object();
+    if (!properties.is_object()) properties = Json::object();
     const Json required =
         parameters.is_object() ? parameters.value("required", Json::array()) : Json::array();
     int n = 0;

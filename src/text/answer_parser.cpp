@@ -120,9 +120,11 @@ struct AnswerParser::State : CallSink {
   bool run_thought(TextEnd end) {
     if (!thought_begun) {
       held.erase(0, skip_space(held));
-      const Match again = match_at(held, 0, format.think_open);  // though the prompt has it already
-      if (again == Match::Full) held.erase(0, format.think_open.size());
-      if (again == Match::Full) held.erase(0, skip_space(held));
+      Match again;  // though the prompt has it already
+      while ((again = match_at(held, 0, format.think_open)) == Match::Full) {
+        held.erase(0, format.think_open.size());
+        held.erase(0, skip_space(held));
+      }
       if (again == Match::Partial && end == TextEnd::No) return false;
       thought_begun = !held.empty();
     }

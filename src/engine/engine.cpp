@@ -498,7 +498,11 @@ Status Engine::load_named(Active& a) {
   TRY(check_begins(a.tokens, state->tokens(), a.request.from));
   const auto snapshot = std::make_shared<Snapshot>();
   snapshot->position = int64_t(state->tokens().size());
-  if (options_.reuse && tree_.match(a.tokens).snapshot.position >= snapshot->position) return start(a);
+  if (Snapshot known = tree_.match(a.tokens).snapshot;
+      options_.reuse && known.position >= snapshot->position) {
+    a.loaded = std::move(known);
+    return start(a);
+  }
   while (!snapshot->take_rest(runner_.pool()))
     if (!make_room(state->state_bytes()))
       return Error{Code::NoRoom, a.request.from,
@@ -730,10 +734,10 @@ void Engine::keep(Active& a, bool on_disk) {
 // Under its name: at once in memory; on the disk when a.wants is Nothing again.
 Status Engine::save(Active& a) {
   const std::string& name = a.request.save_as;
-  auto snapshot = a.state->snapshot();
-  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
-  if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
   if (saved_folder_.empty()) {
+    auto snapshot = a.state->snapshot();
+    if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+    if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
     tree_.pin(name, a.read(), std::move(*snapshot));
     return Ok{};
   }
@@ -741,7 +745,7 @@ Status Engine::save(Active& a) {
   scheduler_.hold(a.id);
   const std::vector<Token> text(a.read().begin(), a.read().end());
   store_->run(
-      [this, name, text, kept = std::make_shared<Snapshot>(std::move(*snapshot))] {
+      [this, name, text, kept = std::make_shared<Snapshot>(a.state->as_it_is())] {
         return write_saved(saved_folder_, name, key_, text, *kept, runner_.pool());
       },
       [this, id = a.id](Status written) {

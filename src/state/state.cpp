@@ -113,7 +113,7 @@ std::optional<Snapshot> SequenceState::snapshot() const {
 }
 
 Snapshot SequenceState::freeze(std::unique_ptr<SequenceState> state) {
-  return state->with(state->set_.kept());
+  return state->as_it_is();
 }
 
 void SequenceState::restore(const Snapshot& snapshot) {

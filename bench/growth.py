@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How the time of a token grows with the context, with the rows of a pass, with threads and with the model.
 
-    bench/growth.py measure OUT.json MODEL.gguf... [--depths 0,4096,16384] [--rows 1,2,4,8,16,32] [--threads 1,2]
+    bench/growth.py measure OUT.json MODEL.gguf... [--depths 0,4096,16384,32768,65536] [--rows 1,2,4,8,16,32] [--threads 1,2]
     bench/growth.py draw OUT.json bench/growth.svg
 
 `measure` runs `invar bench` on each model (all depths with the first one) and keeps its JSON; `draw` makes four small plots.
@@ -27,7 +27,7 @@ def ms_per_token(result):
 def measure(a):
     first, points = a.models[0], {"context": [], "rows": [], "threads": [], "model": []}
     most = str(max(map(int, a.threads.split(","))))
-    j = bench(a, first, "-p", "0", "-n", "8", "-d", a.depths, "--threads", most)
+    j = bench(a, first, "-p", "0", "-n", "8", "-d", a.depths, "--blank", "--threads", most)
     machine = j["machine"]
     points["context"] = [(r["depth"], ms_per_token(r)) for r in j["results"]]
     j = bench(a, first, "-p", "0", "-n", "0", "--verify", a.rows, "--threads", most)
@@ -76,7 +76,7 @@ def main():
     m = commands.add_parser("measure")
     m.add_argument("out")
     m.add_argument("models", nargs="+")
-    m.add_argument("--depths", default="0,4096,16384")
+    m.add_argument("--depths", default="0,4096,16384,32768,65536")
     m.add_argument("--rows", default="1,2,4,8,16,32")
     m.add_argument("--threads", default="1,2")
     m.add_argument("--repeats", type=int, default=5)

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <pty.h>
 #include <signal.h>
 #include <sstream>
 #include <sys/prctl.h>
@@ -471,6 +472,48 @@ TEST(Cli, AConversationIsSavedAndGoesOnInAnotherProcess) {
   const Outcome table = invar({"states", "--cache-dir", folder});
   EXPECT_EQ(std::count(table.out.begin(), table.out.end(), '\n'), 1) << table.out;
   EXPECT_EQ(table.out.rfind("trip2  ", 0), 0u) << table.out;
+  std::filesystem::remove_all(folder);
+}
+
+// On a terminal: what is typed, and what comes back.
+std::string chat_of(std::vector<std::string> more, const std::string& typed) {
+  int terminal = -1, own = -1;
+  EXPECT_EQ(openpty(&terminal, &own, nullptr, nullptr, nullptr), 0);
+  more.insert(more.begin(), {"run", model(), "--temperature", "0", "-n", "3"});
+  const std::string err = scratch_path("chat");
+  const int err_file = open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const pid_t child = start(more, own, own, err_file);
+  close(own);
+  EXPECT_EQ(write(terminal, typed.data(), typed.size()), ssize_t(typed.size()));
+  char buffer[4096];
+  while (read(terminal, buffer, sizeof buffer) > 0) {}  // an error at the end: nobody has it open
+  EXPECT_EQ(wait_for(child), 0);
+  close(terminal);
+  close(err_file);
+  const std::string told = contents(err);
+  std::remove(err.c_str());
+  return told;
+}
+
+TEST(Cli, AChatIsSavedAndGoesOn) {
+  const std::string folder = scratch_path("chats");
+  setenv("XDG_STATE_HOME", folder.c_str(), 1);
+  auto saved = [&](const std::string& name) -> int64_t {
+    const json list = invar({"states", "--cache-dir", folder, "--json"}).parsed()["states"];
+    for (const json& s : list)
+      if (s["name"] == name) return s["tokens"];
+    return -1;
+  };
+  chat_of({"--cache-dir", folder, "--save-as", "one"}, "x\ny\n/quit\n");
+  const int64_t first = saved("one");
+  // <|im_start|> user \n x <|im_end|> \n <|im_start|> assistant \n, three tokens; the same again
+  EXPECT_EQ(first, 2 * (1 + 4 + 1 + 1 + 1 + 1 + 1 + 9 + 1 + 3) + 2);
+  const std::string told =
+      chat_of({"--cache-dir", folder, "--from", "one", "--save-as", "two"}, "z\n/quit\n");
+  EXPECT_NE(told.find("prompt " + std::to_string(first + 22) + " tokens"), std::string::npos) << told;
+  EXPECT_EQ(saved("two"), first + 22 + 3);
+  EXPECT_EQ(saved("one"), first);
+  unsetenv("XDG_STATE_HOME");
   std::filesystem::remove_all(folder);
 }
 

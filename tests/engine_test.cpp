@@ -141,6 +141,38 @@ TEST_F(EngineOfAlphabet, CancelledBetweenSteps) {
   EXPECT_FALSE(engine->step()) << "ended long ago";
 }
 
+// Both are in one pass: when the first one's token is told, the second's rows are computed and not yet taken.
+TEST_F(EngineOfAlphabet, CancelledBetweenPassAndCommit) {
+  for (const char* prompt : {"b", "xxxxxxxxxxxxxxxxxxxxa"}) {  // its answer, or a piece of its prompt
+    auto engine = open(100, 4, 2);
+    Heard a, b;
+    uint64_t second = 0;
+    int told = 0;
+    Request request = request_of(greedy("a", 6));
+    request.on_event = [&](const Event& e) {
+      hear(e, a);
+      if (!e.tokens.empty() && ++told == 3) {
+        engine->cancel(second);
+        EXPECT_EQ(b.ends, 0);
+      }
+      return true;
+    };
+    ASSERT_TRUE(engine->submit(std::move(request)));
+    second = ask(*engine, greedy(prompt), b);
+    while (told < 3) engine->step();
+    const size_t before = b.tokens.size();
+    EXPECT_TRUE(engine->step());
+    EXPECT_EQ(b.finish, Finish::Cancelled);
+    EXPECT_EQ(b.tokens.size(), before) << "nothing more after it";
+    EXPECT_EQ(engine->statistics().state.pages.live, 1);
+    engine->run_until_idle();
+    EXPECT_EQ(a.tokens, ids("bcdefg"));
+    EXPECT_EQ(engine->statistics().state.pages.live, 0);
+    Question again = greedy(prompt, 5);
+    EXPECT_EQ(answer(*engine, again).logits, plain_answer(engine->runner(), again).logits);
+  }
+}
+
 TEST_F(EngineOfAlphabet, AnotherThreadAsksAndCancels) {
   auto engine = open(4000, 4);
   Heard a, b;

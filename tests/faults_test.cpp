@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <random>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <utility>
 
 #include "questions.h"
 
@@ -177,6 +179,96 @@ TEST_F(Faults, ADiskThatFillsWhileRunning) {
   Engine engine(*runner_, options());
   expect_all_right(engine, "after it");
   EXPECT_GT(engine.statistics().from_disk, 0);
+}
+
+// The store's thread is held up, by its line about a damaged file: who waits for the disk waits, others go
+// on.
+TEST_F(Faults, OthersStepOnWhileTheDiskIsSlow) {
+  {
+    Engine engine(*runner_, options());
+    answer(engine, questions_[4]);
+  }
+  for (const auto& file : fs::recursive_directory_iterator(folder_))
+    if (file.path().extension() == ".blob") fs::resize_file(file.path(), 1);
+  std::promise<void> release;
+  bool held = false, in_time = false;
+  EngineOptions slow = options();
+  slow.log = [&, released = release.get_future().share()](const std::string&) {
+    if (std::exchange(held, true)) return;
+    in_time = released.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  };
+  {
+    Engine engine(*runner_, slow);
+    Heard loads, beside, saves;
+    ask(engine, questions_[4], loads);
+    engine.step();
+    const Question other{random_tokens(200, 9, runner_->vocab()), 20, {}};
+    ask(engine, other, beside);
+    Request request = request_of(questions_[1]);
+    request.save_as = "kept";
+    request.on_event = [&](const Event& e) {
+      hear(e, saves);
+      EXPECT_EQ(!saves.tokens.empty(), fs::exists(folder_ + "/saved/kept.saved"));
+      return true;
+    };
+    ASSERT_TRUE(engine.submit(std::move(request)));
+    for (int i = 0; i < 1000 && beside.ends == 0; ++i) engine.step();
+    for (int i = 0; i < 5; ++i) engine.step();
+    EXPECT_EQ(beside.tokens, plain_answer(*runner_, other).tokens);
+    EXPECT_TRUE(loads.tokens.empty() && saves.tokens.empty());
+    EXPECT_EQ(saves.usage.prompt_rows, int64_t(questions_[1].prompt.size()));
+    release.set_value();
+    engine.run_until_idle();
+    EXPECT_TRUE(right(4, loads) && right(1, saves));
+    EXPECT_TRUE(held && in_time);
+  }
+}
+
+// Whoever waits for the disk can be cancelled, or pushed out by others; and the engine can end.
+TEST_F(Faults, EndsWhileItWaitsForTheDisk) {
+  for (const char* save_as : {"", "kept"})
+    for (int steps : {1, 2, 3, 4}) {
+      Engine engine(*runner_, options());
+      Heard a, b;
+      Question q = questions_[5], goes_on = q;
+      q.save_as = save_as;
+      goes_on.prompt.push_back(5);
+      const uint64_t id = ask(engine, q, a);
+      ask(engine, goes_on, b);
+      for (int i = 0; i < steps; ++i) engine.step();
+      engine.cancel(id);
+      engine.step();
+      EXPECT_EQ(a.ends, 1);
+      if (steps % 2) continue;
+      engine.run_until_idle();
+      EXPECT_EQ(b.tokens, plain_answer(*runner_, goes_on).tokens);
+      EXPECT_EQ(engine.statistics().state.pages.live, 0);
+    }
+  EXPECT_EQ(runner_->pool().used_bytes(), 0);
+}
+
+// After a restart, all of them at once: what they begin with is read from the disk once.
+TEST_F(Faults, ThoseThatComeTogetherLoadOnce) {
+  const std::vector<Token> head = random_tokens(300, 3, runner_->vocab());
+  {
+    Engine engine(*runner_, options());
+    Question first{head, 1, {}};
+    first.marks = {280};
+    answer(engine, first);
+  }
+  Engine engine(*runner_, options());
+  std::vector<Question> questions(3, Question{head, 6, {}});
+  std::vector<Heard> heard(3);
+  for (size_t i = 0; i < 3; ++i) {
+    questions[i].prompt.resize(320, Token(i));
+    ask(engine, questions[i], heard[i]);
+  }
+  engine.run_until_idle();
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(heard[i].tokens, plain_answer(*runner_, questions[i]).tokens);
+    EXPECT_EQ(heard[i].usage.cached_tokens, 300);
+  }
+  EXPECT_EQ(engine.statistics().from_disk, 1);
 }
 
 // The child has no right to write where the superuser may, so the folder changes under it.

@@ -374,7 +374,7 @@ TEST_P(Reuse, ConversationsInTurn) {
         const Heard heard = answer(engine, q);
         const std::string where =
             std::string(i ? "B" : "A") + std::to_string(turn + 1) + " of " + std::to_string(length);
-        if (turn < 2 || length < 6000) expect_same(plain_answer(*plain, q), heard, where);
+        expect_same(plain_answer(*plain, q), heard, where);
         const int64_t before = turn > 0 ? int64_t(q.prompt.size()) - 37 - 24 : 0;
         EXPECT_GE(heard.usage.cached_tokens, before) << where;
         q.prompt.insert(q.prompt.end(), heard.tokens.begin(), heard.tokens.end());
@@ -471,6 +471,62 @@ TEST_P(Reuse, WhatSeveralShareIsKept) {
     q.prompt.insert(q.prompt.end(), own.begin(), own.end());
     const Heard heard = answer(engine, q);
     EXPECT_EQ(heard.usage.cached_tokens >= 400, i >= 2 || (i == 1 && r->pool().set_bytes() == 0)) << i;
+  }
+}
+
+// What requests that come together begin with is read once, by the first of them.
+TEST_P(Reuse, ThoseThatComeTogetherReadOnce) {
+  const std::vector<Token> head = random_tokens(1000, 3, 200);
+  for (int64_t own : {0, 1, 20, 150}) {
+    auto r = runner({2, 128, 6}), plain = runner({});
+    Engine engine(*r, {});
+    std::vector<Question> questions(6);
+    std::vector<Heard> heard(6);
+    for (size_t i = 0; i < questions.size(); ++i) {
+      Question& q = questions[i];
+      q = {head, 8, {}};
+      q.sampling.seed = i;
+      auto more = random_tokens(own, uint32_t(100 + i), r->vocab());
+      if (own > 0) more[0] = Token(i);
+      q.prompt.insert(q.prompt.end(), more.begin(), more.end());
+      if (i == 4) q.prompt[500] ^= 1;  // leaves the others earlier
+      ask(engine, q, heard[i]);
+    }
+    engine.run_until_idle();
+    int64_t cached = 0;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      expect_same(plain_answer(*plain, questions[i]), heard[i], "request " + std::to_string(i));
+      EXPECT_EQ(heard[i].usage.prompt_tokens - heard[i].usage.cached_tokens, heard[i].usage.prompt_rows);
+      cached += heard[i].usage.cached_tokens;
+    }
+    const Statistics s = engine.statistics();
+    EXPECT_LE(s.prompt_rows, 1000 + 500 + 6 * (own + 1)) << own;
+    EXPECT_EQ(s.cached_tokens, cached);
+    expect_nothing_lives(engine);
+  }
+}
+
+// The one that reads is cancelled while others wait for it.
+TEST_P(Reuse, TheNextOneReadsWhenTheReaderIsCancelled) {
+  auto plain = runner({});
+  const std::vector<Token> head = random_tokens(700, 3, 200);
+  for (int steps : {0, 1, 3, 5, 6}) {
+    auto r = runner({2, 128, 6});
+    Engine engine(*r, {});
+    std::vector<Question> questions(3, Question{head, 8, {}});
+    std::vector<Heard> heard(3);
+    std::vector<uint64_t> ids;
+    for (size_t i = 0; i < questions.size(); ++i) {
+      questions[i].prompt.resize(710, Token(i));
+      ids.push_back(ask(engine, questions[i], heard[i]));
+    }
+    for (int i = 0; i < steps; ++i) engine.step();
+    engine.cancel(ids[0]);
+    engine.run_until_idle();
+    EXPECT_EQ(heard[0].finish, Finish::Cancelled);
+    for (size_t i : {1, 2})
+      expect_same(plain_answer(*plain, questions[i]), heard[i], "request " + std::to_string(i));
+    EXPECT_LE(heard[2].usage.prompt_rows, 11 + 64) << steps;
   }
 }
 

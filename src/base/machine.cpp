@@ -146,6 +146,13 @@ double first_touch_gb_s(bool huge_pages) {
   return double(kBytes) / time / 1e9;
 }
 
+int64_t rss_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t whole = 0, resident = 0;
+  file >> whole >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
 bool forget_peak_memory() {
   const int file = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   if (file < 0) return false;

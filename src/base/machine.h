@@ -39,6 +39,8 @@ double read_gb_s(ThreadPool& pool);
 // Memory that was never touched, written once by one thread; 0 if there is none.
 double first_touch_gb_s(bool huge_pages);
 
+int64_t rss_bytes();  // of this process, now
+
 // Forgets the peak of this process's memory; false if the system does not let it.
 bool forget_peak_memory();
 

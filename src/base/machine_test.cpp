@@ -1,6 +1,7 @@
 #include "base/machine.h"
 
 #include <gtest/gtest.h>
+#include <vector>
 
 namespace invar {
 namespace {
@@ -29,6 +30,13 @@ TEST(Machine, TellsWhatOthersTook) {
     EXPECT_EQ(d.told, c.told);
     EXPECT_EQ(d.noticed(), c.noticed);
   }
+}
+
+TEST(Machine, KnowsItsMemory) {
+  const int64_t before = rss_bytes();
+  EXPECT_GT(before, 1 << 20);
+  const std::vector<char> more(64 << 20, 1);
+  EXPECT_NEAR(double(rss_bytes() - before), double(more.size()), 4 << 20);
 }
 
 TEST(Machine, ReadsTheSystem) {

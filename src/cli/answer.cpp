@@ -47,6 +47,27 @@ Result<Told> tell(Engine& engine, const Chat& chat, Request request, const std::
   return told;
 }
 
+std::vector<Token> joined(std::vector<Token> prompt, const std::vector<Token>& answer) {
+  prompt.insert(prompt.end(), answer.begin(), answer.end());
+  return prompt;
+}
+
+Status save(Engine& engine, const std::string& name, std::vector<Token> conversation) {
+  Request request;
+  request.prompt = std::move(conversation);
+  request.max_tokens = 0;
+  request.save_as = name;
+  std::optional<Error> failure;
+  request.on_event = [&](const Event& e) {
+    failure = e.error;
+    return true;
+  };
+  TRY(engine.submit(std::move(request)));
+  engine.run_until_idle();
+  if (failure) return *std::move(failure);
+  return Ok{};
+}
+
 std::string summary(const Told& t) {
   char line[320];
   double tokens = double(t.tokens.size());

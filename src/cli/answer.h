@@ -23,6 +23,11 @@ struct Told {
 Result<Told> tell(Engine& engine, const Chat& chat, Request request, const std::vector<std::string>& stops,
                   bool stream, const Voice& voice);
 
+std::vector<Token> joined(std::vector<Token> prompt, const std::vector<Token>& answer);
+
+// Keeps the state behind a conversation by a name: as a request that asks for no more.
+Status save(Engine& engine, const std::string& name, std::vector<Token> conversation);
+
 // Tokens, speeds, memory and digest in one line.
 std::string summary(const Told& told);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <optional>
 
@@ -21,7 +22,7 @@ namespace {
 struct Flags {
   std::string model, prompts = "512", verifies = "0", answers = "128", depths = "0";
   int repeats = 5;
-  bool operations = false;
+  bool operations = false, blank = false;
   Voice voice;
   RunnerOptions engine;
   uint64_t seed = 0;
@@ -34,6 +35,7 @@ void describe(Options& o, Flags& f) {
   o.text("--verify", f.verifies, "LIST", "vfN: a pass over N rows, all of whose logits are wanted; 0: none");
   o.text("-n,--max-tokens", f.answers, "LIST", "tgN: N rows one by one, chosen greedily; 0: none");
   o.text("-d,--depth", f.depths, "LIST", "After so many tokens");
+  o.flag("--blank", f.blank, "Leave the tokens before a depth unread: what follows takes as long, sooner");
   o.integer("-r,--repeats", f.repeats, 1, 10000, "Samples of each test, after one that is not counted");
   o.flag("--ops", f.operations, "Where the time goes: each operation, its bytes and its share");
   add_engine(o, f.engine, f.seed);
@@ -125,7 +127,8 @@ class Tests {
   // What was measured when it was interrupted is in outcomes().
   Status run() {
     for (int64_t depth : plan_.depths) {
-      TRY(prompt(depth - sequence_.position(), ModelRunner::Rows::None));
+      const int64_t before = depth - sequence_.position();
+      TRY(flags_.blank ? leave_blank(before) : prompt(before, ModelRunner::Rows::None));
       TRY(mark());
       using Rows = ModelRunner::Rows;
       for (int64_t n : plan_.prompts)
@@ -144,6 +147,9 @@ class Tests {
   const std::vector<Outcome>& outcomes() const { return outcomes_; }
 
  private:
+  static Error no_room() {
+    return {Code::NoRoom, "--memory", "expected room for a second copy of the state, found less"};
+  }
   static Error interrupted() { return {Code::Cancelled, "bench", "interrupted"}; }
 
   Token token(int64_t position) const {
@@ -156,9 +162,19 @@ class Tests {
     mark_ = {};  // before the next: there may be room for one
     std::optional<Snapshot> snapshot = sequence_.snapshot();
     // Room for the longest sample, whose first page may be a copy of a shared one.
-    if (!snapshot || !sequence_.reserve(plan_.positions() - plan_.depths.back()))
-      return Error{Code::NoRoom, "--memory", "expected room for a second copy of the state, found less"};
+    if (!snapshot || !sequence_.reserve(plan_.positions() - plan_.depths.back())) return no_room();
     mark_ = *std::move(snapshot);
+    return Ok{};
+  }
+
+  // Positions whose keys and values are all the same small number: memory of their own, and no time.
+  Status leave_blank(int64_t rows) {
+    if (!sequence_.reserve(rows)) return no_room();
+    sequence_.commit(rows);
+    std::optional<Snapshot> snapshot = sequence_.snapshot();
+    if (!snapshot) return no_room();
+    for (const PageRef& page : snapshot->pages)
+      std::memset(page.data(), 0x11, size_t(runner_.pool().page_bytes()));
     return Ok{};
   }
 

@@ -58,6 +58,8 @@ struct Measured {
   std::vector<Token> tokens;
   TokenUsage usage;
   Finish finish = Finish::Running;
+  size_t ended = 0;  // place in the order of ends; and the memory of the process then
+  int64_t rss_bytes = 0;
 
   bool complete() const { return finish == Finish::Length; }
   double ttft_s() const { return first - due; }
@@ -160,7 +162,8 @@ class Replay {
     }
     if (e.finish == Finish::Running) return;
     m.finish = e.finish;
-    ++ended_;
+    m.ended = ended_++;
+    m.rss_bytes = rss_bytes();
     if (e.error) failure_ = e.error;
     Talk& talk = talks_[m.conversation];
     const auto& turns = workload_.conversations[m.conversation];
@@ -261,7 +264,9 @@ Json json_of(const Measured& m) {
           {"preemptions", m.usage.preemptions},
           {"queue_s", m.usage.queue_s},
           {"ttft_s", m.ttft_s()},
-          {"tpot_s", m.tpot_s()}};
+          {"tpot_s", m.tpot_s()},
+          {"ended", m.ended},
+          {"rss_bytes", m.rss_bytes}};
 }
 
 Json json_of(const Report& r, const Workload& w, const Flags& f, const ModelFile& file,
@@ -294,6 +299,7 @@ Json json_of(const Report& r, const Workload& w, const Flags& f, const ModelFile
             {"tpot_s", r.tpot.json()},
             {"gap_s", r.gap.json()},
             {"peak_rss_bytes", r.peak_rss_bytes},
+            {"allowed_bytes", r.engine.memory.allowed_bytes},
             {"state_bytes", r.engine.state.used_bytes},
             {"state_budget_bytes", r.engine.state.budget_bytes},
             {"tokens_sha256", r.tokens_sha256},

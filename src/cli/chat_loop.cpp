@@ -63,11 +63,48 @@ Json opening(const std::string& system) {
   return messages;
 }
 
+// The conversation so far: messages, for the template to write; or the tokens of a saved one, which go on as
+// they are.
+struct SoFar {
+  Json messages;
+  std::vector<Token> tokens;
+  std::string from;  // not yet taken up
+
+  Result<std::vector<Token>> prompt(const Chat& chat, const std::string& line) const {
+    if (!tokens.empty()) return joined(tokens, TRY(chat.next_turn(line)));
+    ChatInput input;
+    input.messages = messages;
+    input.messages.push_back(message("user", line));
+    return chat.prompt(input);
+  }
+};
+
+Status answer(Engine& engine, const Chat& chat, const Talk& talk, SoFar& so_far, const std::string& line,
+              const Voice& voice) {
+  const std::vector<Token> prompt = TRY(so_far.prompt(chat, line));
+  Request request = talk.ask(prompt);
+  request.from = so_far.from;
+  const Told told = TRY(tell(engine, chat, std::move(request), talk.stops, true, voice));
+  TRY(say("\n"));
+  if (!voice.quiet) note(summary(told));
+  so_far.from.clear();
+  const std::vector<Token> conversation = joined(prompt, told.tokens);
+  if (!so_far.tokens.empty()) {
+    so_far.tokens = conversation;
+  } else {
+    so_far.messages.push_back(message("user", line));
+    so_far.messages.push_back(message("assistant", told.text));
+  }
+  if (!talk.save_as.empty()) TRY(save(engine, talk.save_as, conversation));
+  return Ok{};
+}
+
 }  // namespace
 
 Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& voice) {
+  SoFar so_far{opening(talk.system), {}, talk.from};
+  if (!talk.from.empty()) so_far.tokens = TRY(engine.saved_tokens(talk.from));
   History history;
-  Json messages = opening(talk.system);
   if (!voice.quiet) note("/help has the commands; Ctrl-D leaves");
   while (auto line = read_message(history)) {
     if (line->find_first_not_of(" \t\n") == std::string::npos) continue;
@@ -77,25 +114,14 @@ Result<int> hold_chat(Engine& engine, const Chat& chat, Talk talk, const Voice& 
       continue;
     }
     if (*line == "/clear") {
-      messages = opening(talk.system);
+      so_far = {opening(talk.system), {}, {}};
       continue;
     }
-    Json with_question = messages;
-    with_question.push_back(message("user", *line));
-    ChatInput input;
-    input.messages = with_question;
-    auto prompt = chat.prompt(input);
-    auto told = prompt ? tell(engine, chat, talk.ask(prompt.take()), talk.stops, true, voice)
-                       : Result<Told>(prompt.error());
-    if (!told) {
-      if (told.error().code == Code::Io) return told.error();
-      report(told.error());  // the conversation goes on without this message
-      continue;
+    auto answered = answer(engine, chat, talk, so_far, *line, voice);
+    if (!answered) {
+      if (answered.error().code == Code::Io) return answered.error();
+      report(answered.error());  // the conversation goes on without this message
     }
-    TRY(say("\n"));
-    if (!voice.quiet) note(summary(*told));
-    messages = std::move(with_question);
-    messages.push_back(message("assistant", told->text));
   }
   TRY(say("\n"));
   return 0;

@@ -15,6 +15,8 @@ struct Talk {
   std::string system;  // empty: none
   std::vector<std::string> stops;
   std::function<Request(std::vector<Token> prompt)> ask;
+  std::string save_as;  // each answer, and what led to it, is kept by this name
+  std::string from;     // goes on from the conversation of this name
 };
 
 // Until the end of input, /quit, or Ctrl-C at the prompt.

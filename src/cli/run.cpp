@@ -48,7 +48,6 @@ Status check_flags(const Flags& f) {
   for (const auto& [flag, name] : {std::pair("--save-as", &f.save_as), std::pair("--from", &f.from)}) {
     if (name->empty()) continue;
     if (f.engine.cache_folder.empty()) return Error{Code::Usage, flag, "expected --cache-dir, found none"};
-    if (f.talks()) return Error{Code::Usage, flag, "expected a question by -p, -f or standard input"};
     if (Status plain = check_state_name(*name); !plain)
       return Error{Code::Usage, flag, plain.error().message};
   }
@@ -78,25 +77,6 @@ Result<std::vector<Token>> prompt_of(const Flags& f, const ModelFile& file, cons
     return Error{Code::BadRequest, "prompt", "expected at least one token, the text gives none"};
   TRY(check_fits(int64_t(tokens.size()), TRY(context_limit(file, f.engine))));
   return tokens;
-}
-
-// What was read and answered, as the state of a request that asks for no more.
-Status save(Engine& engine, const std::string& name, std::vector<Token> text,
-            const std::vector<Token>& answer) {
-  Request request;
-  request.prompt = std::move(text);
-  request.prompt.insert(request.prompt.end(), answer.begin(), answer.end());
-  request.max_tokens = 0;
-  request.save_as = name;
-  std::optional<Error> failure;
-  request.on_event = [&](const Event& e) {
-    failure = e.error;
-    return true;
-  };
-  TRY(engine.submit(std::move(request)));
-  engine.run_until_idle();
-  if (failure) return *std::move(failure);
-  return Ok{};
 }
 
 Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, const SamplingParams& params,
@@ -172,12 +152,12 @@ Result<int> run(std::span<const std::string> arguments) {
   f.engine.sequences = 1;
   std::unique_ptr<Engine> engine = TRY(open_engine(file, f.engine, f.voice));
   double load_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, ask}, f.voice);
+  if (f.talks()) return hold_chat(*engine, chat, {f.system, f.stops, ask, f.save_as, f.from}, f.voice);
 
   Request request = ask(prompt);
   request.from = f.from;
   Told told = TRY(tell(*engine, chat, std::move(request), f.stops, !f.voice.json, f.voice));
-  if (!f.save_as.empty()) TRY(save(*engine, f.save_as, prompt, told.tokens));
+  if (!f.save_as.empty()) TRY(save(*engine, f.save_as, joined(prompt, told.tokens)));
   TRY(f.voice.json ? say_json(json_of(f, file, engine->runner(), params, prompt, told, load_s)) : say("\n"));
   if (!f.voice.quiet) note(summary(told));
   return told.finish == Finish::Cancelled ? status_of(Code::Cancelled) : 0;

@@ -80,11 +80,74 @@ void process(std::span<float> l, std::span<const uint64_t> allowed, const Sampli
   }
 }
 
+// Without branches, as the next ones, so that a compiler can look at many at once.
+bool all_finite(std::span<const float> l) {
+  int32_t highest = 0;
+  for (float x : l) highest = std::max(highest, std::bit_cast<int32_t>(x) & 0x7fffffff);
+  return highest < 0x7f800000;
+}
+
+// Rises with the logit, and is a whole number.
+int32_t rank_of(float logit) {
+  int32_t bits = std::bit_cast<int32_t>(logit + 0.0f);  // one zero
+  return bits ^ (bits >> 31 & 0x7fffffff);
+}
+
+float logit_of(int32_t rank) { return std::bit_cast<float>(rank ^ (rank >> 31 & 0x7fffffff)); }
+
 // Orders by falling logit, then rising id: the smallest key comes first.
-uint64_t key_of(float logit, Token token) {
-  uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);  // one zero
-  uint32_t rising = bits & 0x80000000 ? ~bits : bits | 0x80000000;
-  return uint64_t(~rising) << 32 | uint32_t(token);
+uint64_t key_of(int32_t rank, Token token) {
+  return uint64_t(uint32_t(~rank) ^ 0x80000000) << 32 | uint32_t(token);
+}
+uint64_t key_of(float logit, Token token) { return key_of(rank_of(logit), token); }
+
+// Of logits in runs of kRun, what a walk over all of them needs to skip most.
+constexpr size_t kRun = 256;
+int32_t highest_rank(std::span<const float> run) {
+  int32_t highest = std::numeric_limits<int32_t>::min();
+  for (float x : run) highest = std::max(highest, rank_of(x));
+  return highest;
+}
+
+// visit(first, run) for each run that `wanted(highest rank)`.
+template <class Wanted, class Visit>
+void for_runs(std::span<const float> l, Wanted wanted, Visit visit) {
+  for (size_t i = 0; i < l.size(); i += kRun) {
+    auto run = l.subspan(i, std::min(kRun, l.size() - i));
+    if (wanted(highest_rank(run))) visit(i, run);
+  }
+}
+
+// The lowest id of the largest logit.
+Token largest(std::span<const float> l) {
+  uint64_t best = ~uint64_t(0);
+  for_runs(
+      l, [&](int32_t rank) { return key_of(rank, 0) >> 32 < best >> 32; },
+      [&](size_t first, std::span<const float> run) {
+        for (size_t i = 0; i < run.size(); ++i) best = std::min(best, key_of(run[i], Token(first + i)));
+      });
+  return Token(uint32_t(best));
+}
+
+// The k smallest keys, in no order; 0 < k < l.size().
+std::vector<uint64_t> smallest_keys(std::span<const float> l, size_t k) {
+  std::vector<uint64_t> keys;
+  uint64_t bar = ~uint64_t(0);  // what k keys are known to stay below or at
+  auto cut = [&] {
+    if (keys.size() <= k) return;
+    std::nth_element(keys.begin(), keys.begin() + std::ptrdiff_t(k - 1), keys.end());
+    keys.resize(k);
+    bar = keys.back();
+  };
+  for_runs(
+      l, [&](int32_t rank) { return key_of(rank, 0) <= bar; },
+      [&](size_t first, std::span<const float> run) {
+        for (size_t i = 0; i < run.size(); ++i)
+          if (uint64_t key = key_of(run[i], Token(first + i)); key <= bar) keys.push_back(key);
+        if (keys.size() >= 2 * k + kRun) cut();
+      });
+  cut();
+  return keys;
 }
 
 Token token_of(uint64_t key) { return Token(uint32_t(key)); }
@@ -107,30 +170,28 @@ std::vector<Token> filter(std::span<const float> l, const SamplingParams& p, flo
   double temperature = p.temperature, highest = best / temperature;
   auto weight = [&](Token t) { return math::exp(l[t] / temperature - highest); };
 
-  uint64_t last = ~uint64_t(0);  // the last key that stays
-  if (p.top_k > 0 || p.top_p < 1) {
-    std::vector<uint64_t> keys(l.size());
+  std::vector<uint64_t> keys;
+  if (p.top_k > 0 && size_t(p.top_k) < l.size()) {
+    keys = smallest_keys(l, size_t(p.top_k));
+    std::sort(keys.begin(), keys.end(), [](uint64_t a, uint64_t b) { return token_of(a) < token_of(b); });
+  } else {
+    keys.resize(l.size());
     for (size_t i = 0; i < l.size(); ++i) keys[i] = key_of(l[i], Token(i));
-    if (p.top_k > 0 && size_t(p.top_k) < l.size()) {
-      std::nth_element(keys.begin(), keys.begin() + (p.top_k - 1), keys.end());
-      keys.resize(p.top_k);
-      last = keys.back();
-      std::sort(keys.begin(), keys.end(), [](uint64_t a, uint64_t b) { return token_of(a) < token_of(b); });
-    }
-    if (p.top_p < 1) {
-      double total = 0, sum = 0;  // the total in ascending id, the sum in falling weight
-      for (uint64_t key : keys) total += weight(token_of(key));
-      sort_keys(keys);
-      size_t n = 0;
-      do sum += weight(token_of(keys[n++]));
-      while (n < keys.size() && sum < p.top_p * total);
-      last = keys[n - 1];
-    }
+  }
+  uint64_t last = ~uint64_t(0);  // the last key that stays
+  if (p.top_p < 1) {
+    double total = 0, sum = 0;  // the total in ascending id, the sum in falling weight
+    for (uint64_t key : keys) total += weight(token_of(key));
+    std::vector<uint64_t> sorted = keys;
+    sort_keys(sorted);
+    size_t n = 0;
+    do sum += weight(token_of(sorted[n++]));
+    while (n < sorted.size() && sum < p.top_p * total);
+    last = sorted[n - 1];
   }
   std::vector<Token> kept;
-  for (size_t i = 0; i < l.size(); ++i)
-    if (key_of(l[i], Token(i)) <= last && (p.min_p == 0 || weight(Token(i)) >= p.min_p))
-      kept.push_back(Token(i));
+  for (uint64_t key : keys)
+    if (key <= last && (p.min_p == 0 || weight(token_of(key)) >= p.min_p)) kept.push_back(token_of(key));
   return kept;
 }
 
@@ -144,27 +205,41 @@ std::array<uint32_t, kSteps> reachable_bits() {
   return bits;
 }
 
-// argmax of l / T + noise over count ids, `id(i)` ascending; the lowest id among equals.  Ids whose noise
-// cannot lift them to the best sum so far are left out, which changes nothing.
-template <class Id>
-Token gumbel_argmax(std::span<const float> l, double temperature, Noise noise, Token start, size_t count,
-                    Id id) {
-  static const std::array<uint32_t, kSteps> reachable = reachable_bits();
-  Token best = start;
-  double x = l[start] / temperature, sum = x + noise.of(noise.bits(start));
-  double margin = 1e-9 + 1e-15 * std::fabs(x);  // above the rounding of sums and gaps
-  for (size_t i = 0; i < count; ++i) {
-    Token t = id(i);
-    x = l[t] / temperature;
-    double gap = sum - x - margin;
-    if (gap >= 23) continue;
-    uint32_t bits = noise.bits(t);
-    if (gap > 0 && bits > reachable[int(gap * 16)]) continue;
-    double s = x + noise.of(bits);
-    if (s > sum || (s == sum && t < best)) sum = s, best = t;
+// argmax of l / T + noise; the lowest id among equals.  Ids whose noise cannot lift them to the best sum so
+// far are left out, which changes nothing.
+class GumbelArgmax {
+ public:
+  GumbelArgmax(std::span<const float> l, double temperature, const Noise& noise, Token start)
+      : l_(l), temperature_(temperature), noise_(noise), best_(start) {
+    double x = l[start] / temperature;
+    sum_ = x + Noise::of(noise_.bits(start));
+    margin_ = 1e-9 + 1e-15 * std::fabs(x);  // above the rounding of sums and gaps
   }
-  return best;
-}
+
+  void add(Token t) {
+    static const std::array<uint32_t, kSteps> reachable = reachable_bits();
+    double x = l_[t] / temperature_, gap = sum_ - x - margin_;
+    if (gap >= 23) return;
+    uint32_t bits = noise_.bits(t);
+    if (gap > 0 && bits > reachable[int(gap * 16)]) return;
+    double s = x + Noise::of(bits);
+    if (s > sum_ || (s == sum_ && t < best_)) sum_ = s, best_ = t;
+  }
+  void add_all() {
+    for_runs(
+        l_, [&](int32_t rank) { return sum_ - logit_of(rank) / temperature_ - margin_ < 23; },
+        [&](size_t first, std::span<const float> run) {
+          for (size_t i = 0; i < run.size(); ++i) add(Token(first + i));
+        });
+  }
+  Token best() const { return best_; }
+
+ private:
+  std::span<const float> l_;
+  double temperature_, sum_, margin_;
+  Noise noise_;
+  Token best_;
+};
 
 }  // namespace
 
@@ -193,12 +268,11 @@ Status check_sampling(const SamplingParams& p, int64_t vocab) {
 }
 
 Status check_finite(std::span<const float> logits, int64_t position) {
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (!std::isfinite(logits[i]))
-      return Error{Code::BadFile, "logits",
-                   "token " + std::to_string(i) + " has a logit that is not finite, at position " +
-                       std::to_string(position)};
-  return Ok{};
+  if (all_finite(logits)) return Ok{};
+  auto at = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  return Error{Code::BadFile, "logits",
+               "token " + std::to_string(at - logits.begin()) +
+                   " has a logit that is not finite, at position " + std::to_string(position)};
 }
 
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
@@ -210,19 +284,17 @@ Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> al
     process(own, allowed, params, history, prompt_tokens);
     logits = own;
   }
-  Token best = Token(std::max_element(logits.begin(), logits.end()) - logits.begin());
+  Token best = largest(logits);
   if (!std::isfinite(logits[best]))
     return Error{Code::BadRequest, "sampling",
                  "expected an allowed token, and a largest logit that is finite after bias and penalties"};
   if (params.temperature == 0) return best;
 
-  Noise noise(params.seed, history.size(), params.choice);
-  if (params.top_k == 0 && params.top_p == 1 && params.min_p == 0)
-    return gumbel_argmax(logits, params.temperature, noise, best, logits.size(),
-                         [](size_t i) { return Token(i); });
-  std::vector<Token> kept = filter(logits, params, logits[best]);
-  return gumbel_argmax(logits, params.temperature, noise, best, kept.size(),
-                       [&](size_t i) { return kept[i]; });
+  GumbelArgmax choice(logits, params.temperature, Noise(params.seed, history.size(), params.choice), best);
+  if (params.top_k == 0 && params.top_p == 1 && params.min_p == 0) choice.add_all();
+  else
+    for (Token t : filter(logits, params, logits[best])) choice.add(t);
+  return choice.best();
 }
 
 double gumbel(uint64_t seed, uint64_t position, Token token, int choice) {

@@ -14,7 +14,8 @@ namespace invar {
 
 struct Product {
   const Linear* w;
-  Tensor y;  // (rows, w->w.rows)
+  Tensor y;          // (rows, w->w.rows)
+  bool add = false;  // to what y holds
 };
 
 struct ExpertProduct {
@@ -54,7 +55,7 @@ class Device {
 
   virtual void embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) = 0;
   virtual void rms_norm(Tensor x, const float* gain, float eps, Tensor y) = 0;  // y may be x
-  virtual void matmul(Tensor x, std::span<const Product> products) = 0;         // y = x w' + bias, for each
+  virtual void matmul(Tensor x, std::span<const Product> products) = 0;         // y = or += x w' + bias, each
   virtual void add(Tensor x, Tensor y) = 0;                                     // y += x
   virtual void gather(Tensor x, std::span<const int> rows, Tensor y) = 0;
   virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;  // y = silu(gate) * up

@@ -43,6 +43,10 @@ Status check_begins(std::span<const Token> prompt, std::span<const Token> saved,
                    " tokens of the saved state and goes on, found another"};
 }
 
+int64_t common(std::span<const Token> a, std::span<const Token> b) {
+  return std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin();
+}
+
 Error no_state(const std::string& name) {
   return {Code::NotFound, name, "expected a saved state of this name, found none"};
 }
@@ -57,9 +61,17 @@ struct Engine::Active {
   int64_t prompt_tokens = 0, limit = 0;  // limit: most tokens of the answer
   double submitted_at = 0, began_at = 0, read_at = 0;
   bool began = false;
-  std::unique_ptr<SequenceState> state;            // none: it waits
+  std::unique_ptr<SequenceState> state;                        // none: it waits
+  enum { Nothing, Opening, Loading, Saving } wants = Nothing;  // of the disk; then it gets no rows
+  bool asked_named = false, asked_disk = false;
+  std::string file;                           // the stored state that it waits for
+  std::shared_ptr<Result<SavedState>> named;  // the state that it names, when opened
+  Result<Snapshot> loaded = Snapshot{};       // and read
+  Status saved = Ok{};
   int64_t last_snapshot = 0;                       // where its state was kept last, or came from
   int64_t known = 0;                               // where it left what was known
+  int64_t taken = 0;                               // the position its state came with
+  int64_t awaited = 0;                             // where others want its state: the first place to come
   std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
   TokenUsage usage;
   Sha256 digest;
@@ -71,6 +83,11 @@ struct Engine::Active {
   Finish outcome = Finish::Running;
   std::optional<Error> failure;
 
+  void forget_disk() {
+    wants = Nothing;
+    asked_named = asked_disk = false;
+    loaded = Snapshot{};
+  }
   int64_t position() const { return state ? state->position() : 0; }
   std::span<const Token> read() const { return std::span(tokens).first(size_t(position())); }
   int64_t answer_tokens() const { return int64_t(tokens.size()) - prompt_tokens; }
@@ -110,12 +127,20 @@ Engine::Engine(ModelRunner& runner, const EngineOptions& options, const StateKey
     disk.key = key.key;
     disk.numerics = key.numerics;
     disk.log = options_.log;
+    disk.on_done = [this] {
+      std::lock_guard lock(mutex_);
+      disk_done_ = true;
+      inbox_filled_.notify_all();
+    };
     store_ = DiskStore::open(runner.pool(), disk);
   }
   end_step();
 }
 
-Engine::~Engine() { drain(); }
+Engine::~Engine() {
+  drain();
+  store_.reset();  // its thread tells this one
+}
 
 void Engine::drain() {
   if (store_) store_->drain();
@@ -195,7 +220,9 @@ bool Engine::step() {
     return false;
   }
   for (uint64_t id : scheduler_.expired(seconds())) finish(id, Finish::Deadline);
+  settle_arrived();
   admit();
+  share();
   auto running = [&](uint64_t id) {
     auto at = active_.find(id);
     return at != active_.end() && at->second->state ? at->second.get() : nullptr;
@@ -234,6 +261,8 @@ bool Engine::step() {
     });
     scheduler_.learn(int64_t(batch_.tokens.size()), seconds() - start);
     for (size_t i = 0; i < in_pass.size(); ++i) after_pass(*in_pass[i], batch_.slices[i].span.position);
+  } else {
+    wait_for_disk();
   }
   end_step();
   return true;
@@ -282,6 +311,7 @@ void Engine::begin(Submitted& s) {
     own.priority = asked.priority;
     own.deadline_s = asked.deadline_s;
     own.digest = asked.digest;
+    own.reuse = asked.reuse;
     own.logprobs = asked.logprobs;
     own.prompt_logprobs = i == 0 ? asked.prompt_logprobs : -1;
     own.on_event = asked.on_event;
@@ -297,32 +327,6 @@ void Engine::begin(Submitted& s) {
   active_[first.id] = std::move(choices[0]);
 }
 
-// The state that the request names, or a longer one that is known; position 0: it names none.
-Result<Snapshot> Engine::find_saved(const Active& a, PrefixTree::Match& match) {
-  const std::string& name = a.request.from;
-  if (name.empty() || a.began) return Snapshot{};
-  if (saved_folder_.empty()) {
-    const auto pin = tree_.pinned(name);
-    if (!pin) return no_state(name);
-    TRY(check_begins(a.tokens, pin->tokens, name));
-    return pin->snapshot;
-  }
-  const SavedState state = TRY(SavedState::open(saved_folder_, name));
-  TRY(state.check(key_, runner_.pool()));
-  TRY(check_begins(a.tokens, state.tokens(), name));
-  if (match.snapshot.position >= int64_t(state.tokens().size())) return match.snapshot;
-  for (;;) {
-    auto loaded = state.load(runner_.pool());
-    if (loaded) {
-      if (options_.reuse) tree_.insert(state.tokens(), *loaded);
-      match.known = std::max(match.known, loaded->position);
-      ++counts_.from_disk;
-      return loaded;
-    }
-    if (loaded.error().code != Code::NoRoom || !make_room(state.state_bytes())) return loaded;
-  }
-}
-
 void Engine::admit() {
   for (;;) {
     const PoolUse use = runner_.pool().use();
@@ -331,21 +335,48 @@ void Engine::admit() {
     const auto id = scheduler_.admit(free_bytes);
     if (!id) return;
     Active& a = *active_[*id];
-    const Status started = start(a);
-    if (started) continue;
-    if (started.error().code == Code::NoRoom && scheduler_.running() > 1) return scheduler_.preempt(*id);
-    finish(*id, Finish::Failed, started.error());
+    if (!try_start(a)) return;
   }
 }
 
-// Gives it a state, at the longest prefix that is known.  NoRoom: there is none now.
+// False: there is no room for one more.
+bool Engine::try_start(Active& a) {
+  const Status started = a.wants == Active::Opening ? load_named(a) : start(a);
+  if (started) return true;
+  if (started.error().code == Code::NoRoom && scheduler_.running() > 1) {
+    a.forget_disk();
+    scheduler_.preempt(a.id);
+    return false;
+  }
+  finish(a.id, Finish::Failed, started.error());
+  return true;
+}
+
+// Gives it a state, at the longest prefix that is known; or has it wait for the disk.  NoRoom: there is none
+// now.
 Status Engine::start(Active& a) {
+  a.wants = Active::Nothing;
   PrefixTree::Match match;
   const bool scoring = scores(a, a.scored);  // the rows from there on are wanted
-  if (!scoring && (options_.reuse || a.began)) match = tree_.match(a.tokens);
-  if (!scoring) restore_from_disk(a, match);
-  const Snapshot saved = TRY(find_saved(a, match));
+  if (!scoring && (reuses(a) || a.began)) match = tree_.match(a.tokens);
+  if (!a.request.from.empty() && !a.began) {
+    if (saved_folder_.empty()) {
+      const auto pin = tree_.pinned(a.request.from);
+      if (!pin) return no_state(a.request.from);
+      TRY(check_begins(a.tokens, pin->tokens, a.request.from));
+      a.loaded = pin->snapshot;
+    } else if (!std::exchange(a.asked_named, true)) {
+      request_named(a);
+      return Ok{};
+    }
+  }
+  const Snapshot saved = TRY(std::exchange(a.loaded, Snapshot{}));
   if (saved.position > match.snapshot.position) match.snapshot = saved;
+  if (store_ && reuses(a) && !scoring && !std::exchange(a.asked_disk, true) &&
+      request_from_disk(a, match.snapshot)) {
+    a.loaded = saved;
+    return Ok{};
+  }
   auto make = [&] {
     do
       a.state = match.snapshot ? SequenceState::make(runner_.pool(), match.snapshot) : runner_.new_sequence();
@@ -366,31 +397,158 @@ Status Engine::start(Active& a) {
     a.known = std::min(match.known, a.prompt_tokens);
     counts_.prompt_tokens += a.prompt_tokens;
     counts_.cached_tokens += a.usage.cached_tokens;
-    if (options_.reuse) tree_.learn(a.tokens);
+    if (reuses(a)) tree_.learn(a.tokens);
   }
-  a.last_snapshot = a.position();
+  a.last_snapshot = a.taken = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
   return Ok{};
 }
 
-void Engine::restore_from_disk(Active& a, PrefixTree::Match& match) {
-  if (!store_ || !options_.reuse) return;
+// Requests that have read nothing since they got their state: what became known in the meantime they need not
+// read, and what one before them is about to read they may wait for.
+void Engine::share() {
+  if (!options_.reuse || scheduler_.running() < 2) return;
+  const bool cuttable = runner_.pool().set_bytes() == 0;
+  const std::vector<uint64_t> order = scheduler_.order();
+  for (size_t i = 1; i < order.size(); ++i) {
+    Active& a = *active_[order[i]];
+    const auto tokens = int64_t(a.tokens.size());
+    if (!a.state || a.position() != a.taken || tokens - a.position() <= kLeastGap) continue;
+    if (!reuses(a) || scores(a, a.scored)) continue;
+    take_known(a);
+    scheduler_.await(a.id, 0, 0);
+    for (size_t j = 0; j < i; ++j) {
+      Active& reader = *active_[order[j]];
+      if (!reader.state || !reuses(reader)) continue;
+      const int64_t until = std::min(common(reader.tokens, a.tokens), tokens - 1);
+      if (until < std::max(a.position(), cuttable ? 0 : reader.last_snapshot) + kLeastGap) continue;
+      if (reader.position() < until) {
+        scheduler_.await(a.id, reader.id, until);
+        if (reader.awaited <= reader.position() || until < reader.awaited) reader.awaited = until;
+        scheduler_.update(reader.id, int64_t(reader.tokens.size()), reader.position(), next_cut(reader),
+                          reader.answer_tokens() > 0);
+        break;
+      }
+      if (!cuttable) continue;
+      keep(reader, false);
+      take_known(a);
+    }
+  }
+}
+
+void Engine::take_known(Active& a) {
+  const PrefixTree::Match match = tree_.match(a.tokens);
+  if (match.snapshot.position <= a.position()) return;
+  a.state->restore(match.snapshot);
+  a.last_snapshot = a.taken = a.position();
+  if (a.usage.prompt_rows == 0 && a.usage.preemptions == 0) {
+    counts_.cached_tokens += a.position() - a.usage.cached_tokens;
+    a.usage.cached_tokens = a.position();
+  }
+  scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
+}
+
+// False: the disk has nothing better than `base`, or there is no room for it.
+bool Engine::request_from_disk(Active& a, const Snapshot& base) {
   const DiskStore::Found found = store_->find(a.tokens);
-  if (found.position < match.snapshot.position + kLeastGap) return;
+  if (found.position < base.position + kLeastGap) return false;
+  auto waits = [file = found.name](const Active& each) {
+    return each.wants == Active::Loading && each.file == file;
+  };
+  const bool comes =
+      std::any_of(active_.begin(), active_.end(), [&](auto& each) { return waits(*each.second); });
+  const std::vector<Token> text(a.tokens.begin(), a.tokens.begin() + found.position);
+  auto loaded = [this, text, waits](Result<Snapshot> snapshot) {
+    if (snapshot) tree_.insert(text, snapshot.take());
+    counts_.from_disk += bool(snapshot);
+    for (auto& [id, each] : active_)
+      if (waits(*each)) arrived_.push_back(id);
+  };
   const StatePool& pool = runner_.pool();
   const int64_t bytes =
       (found.position + kPagePositions - 1) / kPagePositions * pool.page_bytes() + pool.set_bytes();
-  for (;;) {
-    auto loaded = store_->load(found, a.tokens, match.snapshot);
-    if (loaded) {
-      tree_.insert(std::span(a.tokens).first(size_t(found.position)), *loaded);
-      match.snapshot = loaded.take();
-      match.known = std::max(match.known, found.position);
-      ++counts_.from_disk;
-      return;
-    }
-    if (loaded.error().code != Code::NoRoom || !make_room(bytes)) return;
+  while (!comes && !store_->load(found, a.tokens, base, loaded))
+    if (!make_room(bytes)) return false;
+  a.wants = Active::Loading;
+  a.file = found.name;
+  scheduler_.hold(a.id);
+  return true;
+}
+
+// The state that the request names: first what it is of.
+void Engine::request_named(Active& a) {
+  a.wants = Active::Opening;
+  a.named = std::make_shared<Result<SavedState>>(no_state(a.request.from));
+  scheduler_.hold(a.id);
+  store_->run(
+      [folder = saved_folder_, name = a.request.from, named = a.named]() -> Status {
+        *named = SavedState::open(folder, name);
+        return Ok{};
+      },
+      [this, id = a.id, named = a.named](Status) {
+        auto at = active_.find(id);
+        if (at != active_.end() && at->second->wants == Active::Opening && at->second->named == named)
+          arrived_.push_back(id);
+      });
+}
+
+// Then its bytes, unless as much is known without them.
+Status Engine::load_named(Active& a) {
+  const auto state = std::make_shared<SavedState>(TRY(std::move(*a.named)));
+  TRY(state->check(key_, runner_.pool()));
+  TRY(check_begins(a.tokens, state->tokens(), a.request.from));
+  const auto snapshot = std::make_shared<Snapshot>();
+  snapshot->position = int64_t(state->tokens().size());
+  if (options_.reuse && tree_.match(a.tokens).snapshot.position >= snapshot->position) return start(a);
+  while (!snapshot->take_rest(runner_.pool()))
+    if (!make_room(state->state_bytes()))
+      return Error{Code::NoRoom, a.request.from,
+                   "expected room for the saved state, " + std::to_string(state->state_bytes()) +
+                       " bytes, found " + std::to_string(runner_.pool().room_bytes())};
+  a.wants = Active::Loading;
+  a.file.clear();
+  store_->run([state, snapshot] { return state->read(*snapshot); },
+              [this, id = a.id, state, snapshot](Status read) {
+                if (read && options_.reuse) tree_.insert(state->tokens(), *snapshot);
+                counts_.from_disk += bool(read);
+                auto at = active_.find(id);
+                if (at == active_.end() || at->second->wants != Active::Loading) return;
+                at->second->loaded = read ? Result<Snapshot>(std::move(*snapshot)) : read.error();
+                arrived_.push_back(id);
+              });
+  return Ok{};
+}
+
+void Engine::settle_arrived() {
+  for (uint64_t id : std::exchange(arrived_, {})) {
+    auto at = active_.find(id);
+    if (at == active_.end()) continue;
+    Active& a = *at->second;
+    if (a.wants == Active::Saving) settle_saved(a);
+    else if (a.wants != Active::Nothing) try_start(a);
   }
+}
+
+void Engine::settle_saved(Active& a) {
+  a.wants = Active::Nothing;
+  if (!a.saved) {
+    a.outcome = Finish::Failed;
+    a.failure = a.saved.error();
+  }
+  go_on(a);
+}
+
+// Nobody has rows.  If somebody waits for the disk, until there is news.
+void Engine::wait_for_disk() {
+  if (std::all_of(active_.begin(), active_.end(),
+                  [](auto& each) { return each.second->wants == Active::Nothing; }))
+    return;
+  constexpr std::chrono::milliseconds kMost(50);  // then deadlines are looked at
+  std::unique_lock lock(mutex_);
+  inbox_filled_.wait_for(lock, kMost, [&] {
+    return disk_done_ || !submitted_.empty() || !cancelled_.empty() || !posted_.empty();
+  });
+  disk_done_ = false;
 }
 
 // Where the piece that begins at its position has to end.  States without a fixed part can be cut anywhere
@@ -399,7 +557,8 @@ int64_t Engine::next_cut(const Active& a) const {
   if (runner_.pool().set_bytes() == 0) return INT64_MAX;
   int64_t cut = a.last_snapshot + kSpacing;
   const int64_t least = std::max(a.last_snapshot + kLeastGap, a.position() + 1);
-  if (a.known >= least) cut = std::min(cut, a.known);
+  for (int64_t place : {a.known, a.awaited})
+    if (place >= least) cut = std::min(cut, place);
   auto mark = std::lower_bound(a.request.marks.begin(), a.request.marks.end(), least);
   if (mark != a.request.marks.end()) cut = std::min(cut, *mark);
   return std::max(cut, a.position() + 1);
@@ -426,23 +585,34 @@ bool Engine::reserve(Active& a, int64_t rows) {
 
 // False: nothing more can be had.
 bool Engine::make_room(int64_t bytes) {
-  const int64_t freed = tree_.evict(bytes);
-  counts_.evicted_bytes += freed;
-  if (freed > 0) return true;
+  auto evict = [&] {
+    const int64_t freed = tree_.evict(bytes);
+    counts_.evicted_bytes += freed;
+    return freed > 0;
+  };
+  if (evict()) return true;
   const int64_t before = runner_.pool().room_bytes();
-  if (!store_ || store_->use().queued_bytes == 0) return false;
+  if (!store_ || !store_->busy()) return false;
   store_->drop_queued();
   if (runner_.pool().room_bytes() == before) store_->drain();
-  return runner_.pool().room_bytes() > before;
+  return runner_.pool().room_bytes() > before || evict();  // what was being loaded is kept now
 }
 
 void Engine::preempt(uint64_t id) {
+  if (active_[id]->wants == Active::Saving) {  // its next token is chosen: it takes that first
+    store_->drain();
+    settle_saved(*active_[id]);
+    if (!active_.count(id)) return;
+  }
   Active& a = *active_[id];
+  a.forget_disk();
   ++a.usage.preemptions;
   ++counts_.preemptions;
   keep_frozen(a, false);
   scheduler_.preempt(id);
 }
+
+bool Engine::reuses(const Active& a) const { return options_.reuse && a.request.reuse; }
 
 // Whether the row at this position is wanted for the log-probability of the prompt's next token.
 bool Engine::scores(const Active& a, int64_t position) const {
@@ -507,27 +677,31 @@ void Engine::after_pass(Active& a, int64_t before) {
   a.usage.answer_rows += now - before - of_prompt;
   counts_.prompt_rows += of_prompt;
   counts_.answer_rows += now - before - of_prompt;
-  const bool at_prompt_end = before < a.prompt_tokens && now == a.prompt_tokens;
-  if (at_prompt_end) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
+  if (now == a.prompt_tokens) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
   if (of_prompt > 0) tell(a, {}, Finish::Running);
   a.scored += int64_t(a.of_prompt.size());
   a.of_prompt.clear();
-
-  const bool border =
-      now == a.known || std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
-  const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
-  const bool cut = border && now - a.last_snapshot >= kLeastGap;
-  if (at_prompt_end && !a.request.save_as.empty())
+  if (now == a.prompt_tokens && !a.request.save_as.empty())
     if (Status saved = save(a); !saved) {
       a.outcome = Finish::Failed;
       a.failure = saved.error();
     }
+  if (a.wants == Active::Nothing) go_on(a);
+}
+
+// With the token that was chosen, if it was.
+void Engine::go_on(Active& a) {
+  const int64_t now = a.position();
+  const bool border = now == a.known || now == a.awaited ||
+                      std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
+  const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
+  const bool cut = border && now - a.last_snapshot >= kLeastGap;
   std::vector<std::unique_ptr<Active>> followers;
   if (a.chosen || a.outcome != Finish::Running) followers.swap(a.followers);
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
   // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
-  const bool keeps = at_prompt_end || spaced || cut;
-  if (keeps && (!followers.empty() || (options_.reuse && a.outcome == Finish::Running))) keep(a, cut);
+  const bool keeps = now == a.prompt_tokens || spaced || cut;
+  if (keeps && (!followers.empty() || (reuses(a) && a.outcome == Finish::Running))) keep(a, cut);
   const uint64_t id = a.id;
   if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
   else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
@@ -556,14 +730,29 @@ void Engine::keep(Active& a, bool on_disk) {
   tree_.insert(a.read(), std::move(*snapshot));
 }
 
+// Under its name: at once in memory; on the disk when a.wants is Nothing again.
 Status Engine::save(Active& a) {
   const std::string& name = a.request.save_as;
   auto snapshot = a.state->snapshot();
   if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
   if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
-  if (!saved_folder_.empty())
-    return write_saved(saved_folder_, name, key_, a.read(), *snapshot, runner_.pool());
-  tree_.pin(name, a.read(), std::move(*snapshot));
+  if (saved_folder_.empty()) {
+    tree_.pin(name, a.read(), std::move(*snapshot));
+    return Ok{};
+  }
+  a.wants = Active::Saving;
+  scheduler_.hold(a.id);
+  const std::vector<Token> text(a.read().begin(), a.read().end());
+  store_->run(
+      [this, name, text, kept = std::make_shared<Snapshot>(std::move(*snapshot))] {
+        return write_saved(saved_folder_, name, key_, text, *kept, runner_.pool());
+      },
+      [this, id = a.id](Status written) {
+        auto at = active_.find(id);
+        if (at == active_.end() || at->second->wants != Active::Saving) return;
+        at->second->saved = std::move(written);
+        arrived_.push_back(id);
+      });
   return Ok{};
 }
 
@@ -613,7 +802,7 @@ void Engine::finish(uint64_t id, Finish how, std::optional<Error> error) {
   auto node = active_.extract(id);
   CHECK(!node.empty() && scheduler_.remove(id));
   Active& a = *node.mapped();
-  if (how == Finish::Failed || !options_.reuse) a.state.reset();
+  if (how == Finish::Failed || !reuses(a)) a.state.reset();
   keep_frozen(a, how == Finish::Stop || how == Finish::Length || how == Finish::StopString);
   auto end = [&](Active& one) {
     if (one.read_at > 0) one.usage.answer_s = seconds() - one.read_at;

@@ -1,6 +1,7 @@
 // The loop over requests: inbox, plan, pass, choose, commit, events.  One thread owns the engine and calls
 // step(); submit() and cancel() may be called from any.  What was read once is kept in the prefix tree, and
 // on disk if a folder is given, as long as there is room: an answer is the same bits with and without it.
+// Files are read and written on the disk store's thread; who wants them waits while others step on.
 #pragma once
 
 #include <condition_variable>
@@ -94,8 +95,16 @@ class Engine {
   void take_inbox();
   void begin(Submitted& submitted);
   void admit();
+  bool try_start(Active& a);
   Status start(Active& a);
-  void restore_from_disk(Active& a, PrefixTree::Match& match);
+  bool request_from_disk(Active& a, const Snapshot& base);
+  void request_named(Active& a);
+  Status load_named(Active& a);
+  void settle_arrived();
+  void settle_saved(Active& a);
+  void wait_for_disk();
+  void share();
+  void take_known(Active& a);
   int64_t next_cut(const Active& a) const;
   bool reserve(Active& a, int64_t rows);
   bool make_room(int64_t bytes);
@@ -105,8 +114,9 @@ class Engine {
   Result<Token> choose_from(Active& a, std::span<const float> logits);
   void after_pass(Active& a, int64_t before);
   void take_token(Active& a, Token token);
+  bool reuses(const Active& a) const;
   bool scores(const Active& a, int64_t position) const;
-  Result<Snapshot> find_saved(const Active& a, PrefixTree::Match& match);
+  void go_on(Active& a);
   Status save(Active& a);
   void keep(Active& a, bool on_disk);
   void keep_frozen(Active& a, bool on_disk);
@@ -123,6 +133,7 @@ class Engine {
   PrefixTree tree_;
   std::unique_ptr<DiskStore> store_;
   std::map<uint64_t, std::unique_ptr<Active>> active_;
+  std::vector<uint64_t> arrived_;  // those whose files are read or written
   Batch batch_;
   std::vector<uint64_t> mask_;
   Statistics counts_;
@@ -132,7 +143,7 @@ class Engine {
   std::vector<Submitted> submitted_;
   std::vector<uint64_t> cancelled_;
   std::vector<std::function<void()>> posted_;
-  bool woken_ = false;
+  bool woken_ = false, disk_done_ = false;
   uint64_t next_id_ = 1;
   Statistics shown_;
 };

@@ -68,13 +68,43 @@ void Scheduler::update(uint64_t id, int64_t tokens, int64_t position, int64_t cu
   CHECK(at != running_.end() && position < tokens && cut > position);
   Ticket& t = at->ticket;
   t.tokens = tokens, t.position = position, t.cut = cut, t.answering = answering;
+  t.held = false;
+}
+
+void Scheduler::hold(uint64_t id) {
+  auto at = find(running_, id);
+  CHECK(at != running_.end());
+  at->ticket.held = true;
+}
+
+void Scheduler::await(uint64_t id, uint64_t reader, int64_t until) {
+  auto at = find(running_, id);
+  CHECK(at != running_.end());
+  at->ticket.reader = reader, at->ticket.until = until;
+}
+
+std::vector<uint64_t> Scheduler::order() const {
+  std::vector<uint64_t> ids;
+  for (const Entry& e : running_) ids.push_back(e.ticket.id);
+  return ids;
+}
+
+// `so_far`: the rows of those before it.
+bool Scheduler::waits(const Ticket& t, const std::vector<Planned>& so_far, bool ends_now) const {
+  if (t.reader == 0) return false;
+  auto rows = std::find_if(so_far.begin(), so_far.end(), [&](const Planned& p) { return p.id == t.reader; });
+  if (rows == so_far.end()) return false;
+  const int64_t position = std::find_if(running_.begin(), running_.end(), [&](const Entry& e) {
+                             return e.ticket.id == t.reader;
+                           })->ticket.position;
+  return position < t.until && (!ends_now || position + rows->rows >= t.until);
 }
 
 std::vector<Planned> Scheduler::plan() const {
   std::vector<Planned> rows;
   auto one_row = [](const Ticket& t) { return t.answering && t.tokens - t.position == 1; };
   for (const Entry& e : running_)
-    if (one_row(e.ticket)) rows.push_back({e.ticket.id, 1});
+    if (one_row(e.ticket) && !e.ticket.held) rows.push_back({e.ticket.id, 1});
   const int64_t answers = int64_t(rows.size());
   int64_t room = limits_.prompt_rows;
   if (answers > 0)
@@ -85,11 +115,12 @@ std::vector<Planned> Scheduler::plan() const {
   const int64_t own = std::max(room / 2, std::min(limits_.least_piece, room));  // of the first, not lent
   for (const Entry& e : running_) {
     const Ticket& t = e.ticket;
-    if (one_row(t)) continue;
+    if (one_row(t) || t.held) continue;
     const int64_t left = t.tokens - t.position;
     const int64_t lends = rows.size() > first ? std::max<int64_t>(0, rows[first].rows - own) : 0;
-    const int64_t n = std::min({left <= room + lends ? left : room, left, t.cut - t.position});
-    if (n == 0) continue;
+    const bool ends_now = left <= room + lends;
+    const int64_t n = std::min({ends_now ? left : room, left, t.cut - t.position});
+    if (n == 0 || waits(t, rows, ends_now)) continue;
     if (n > room) rows[first].rows -= n - room;
     room -= std::min(n, room);
     rows.push_back({t.id, n});
@@ -107,6 +138,8 @@ void Scheduler::preempt(uint64_t id) {
   CHECK(at != running_.end());
   Entry entry = *at;
   entry.ticket.position = 0;
+  entry.ticket.reader = 0;
+  entry.ticket.held = false;
   running_.erase(at);
   insert(queue_, entry);
 }

@@ -6,9 +6,10 @@
 // for those before it, and of a priority d above its own only those that came within d * priority_s after it.
 // Every running answer gets its row in every step; the first prompt gets at least `least_piece` rows and half
 // of the step's (or what is left of it, or up to its cut), so both end.  The other half it lends to those
-// behind it that are short enough to end with that, so that a short prompt need not wait for a long one.  Who
-// is pushed out when memory ends is the last in the order, and keeps its place in the queue: the first always
-// goes on.
+// behind it that are short enough to end with that, so that a short prompt need not wait for a long one.  Two
+// prompts that begin alike need not both be read: the later one may wait for the earlier, in steps in which
+// that one reads on, and unless it could end in this step.  Who is pushed out when memory ends is the last in
+// the order, and keeps its place in the queue: the first always goes on.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +52,9 @@ struct Ticket {  // what the scheduler knows of a request
   int64_t position = 0;                               // tokens that are read
   int64_t cut = std::numeric_limits<int64_t>::max();  // a piece ends here, for a snapshot
   bool answering = false;                             // the prompt is read
+  uint64_t reader = 0;                                // reads what both begin with, to `until`; 0: nobody
+  int64_t until = 0;
+  bool held = false;
 };
 
 struct Planned {
@@ -70,6 +74,9 @@ class Scheduler {
   // taken now, at the cost of what is only kept for reuse.
   std::optional<uint64_t> admit(int64_t free_bytes);
   void update(uint64_t id, int64_t tokens, int64_t position, int64_t cut, bool answering);
+  void hold(uint64_t id);  // it gets no rows until the next update
+  // The state that the reader has at position `until` will be the request's as well.  Reader 0: no more.
+  void await(uint64_t id, uint64_t reader, int64_t until);
 
   // Answers first, then pieces of prompts, both in the order.
   std::vector<Planned> plan() const;
@@ -78,7 +85,8 @@ class Scheduler {
   std::optional<uint64_t> victim() const;  // of the running; none: nobody runs
   void preempt(uint64_t id);               // back to its place in the queue
 
-  int64_t most_rows() const;  // of any plan
+  int64_t most_rows() const;            // of any plan
+  std::vector<uint64_t> order() const;  // of the running
   size_t running() const { return running_.size(); }
   size_t queued() const { return queue_.size(); }
 
@@ -92,6 +100,7 @@ class Scheduler {
   };
   static void insert(std::vector<Entry>& list, Entry entry);
   static std::vector<Entry>::iterator find(std::vector<Entry>& list, uint64_t id);
+  bool waits(const Ticket& ticket, const std::vector<Planned>& so_far, bool ends_now) const;
   int64_t bytes_to(const Ticket& ticket) const;  // that the ticket still lacks for its prompt and some growth
 
   SchedulerLimits limits_;

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <utility>
 
 namespace invar {
 namespace {
@@ -19,7 +20,11 @@ struct Job {
   int64_t prompt = 0, answer = 0;
   int ended = 0;
   bool runs = false;
-  double answered = -1;  // when it got its row in the step before this one
+  int64_t began_at = 0;  // the position it was admitted with
+  uint64_t reader = 0;   // that it waits for, and to which position
+  int64_t until = 0;
+  double held_until = -1;  // it waits for the disk
+  double answered = -1;    // when it got its row in the step before this one
   double cancel = std::numeric_limits<double>::infinity();
 
   int64_t bytes(const SchedulerLimits& l, int64_t position) const {
@@ -31,6 +36,7 @@ struct Pattern {
   SchedulerLimits limits;
   int64_t memory = 0;
   double base_s = 0, row_s = 0, noise = 0;
+  bool alike = false;  // prompts begin alike
   std::vector<Job> jobs;
 };
 
@@ -48,6 +54,7 @@ Pattern draw(std::mt19937& random) {
   p.base_s = real(0.001, 0.1);
   p.row_s = real(0.0001, 0.01);
   p.noise = real(0, 0.2);
+  p.alike = whole(0, 1) == 1;
   const double gap = real(0, 3);
   const int64_t longest = whole(0, 3) ? 400 : 3000;
   for (int64_t n = whole(1, 30), i = 0; i < n; ++i) {
@@ -138,7 +145,11 @@ class Simulation {
       // A part of it is known, as far as there is room.
       j.ticket.position = std::uniform_int_distribution<int64_t>(0, j.ticket.tokens - 1)(random_);
       if (used() > p_.memory) j.ticket.position = 0;
+      j.began_at = j.ticket.position;
+      j.reader = 0;
       tell(j);
+      j.held_until = random_() % 8 ? -1 : now_ + double(random_() % 100) / 30;
+      if (j.held_until >= 0) scheduler_.hold(*id);
     }
     ASSERT_LE(int64_t(scheduler_.running()), p_.limits.running);
   }
@@ -162,13 +173,37 @@ class Simulation {
     return true;
   }
 
+  // Who has read nothing yet may wait for one that reads the same, and has it then; whether that one stands
+  // before it, runs, or ends first is left to chance.
+  void share() {
+    for (uint64_t id : scheduler_.order()) {
+      Job& j = job(id);
+      if (j.ticket.position != j.began_at || j.held_until >= 0) continue;
+      if (j.reader && job(j.reader).runs && job(j.reader).ticket.position >= j.until &&
+          j.until > j.ticket.position && j.until < j.ticket.tokens) {
+        const int64_t had = std::exchange(j.ticket.position, j.until);
+        if (used() > p_.memory) j.ticket.position = had;
+        j.began_at = j.ticket.position;
+        tell(j);
+      }
+      const std::vector<uint64_t> order = scheduler_.order();
+      j.reader = random_() % 4 ? order[random_() % order.size()] : 0;
+      if (j.reader == id) j.reader = 0;
+      j.until = j.ticket.position + int64_t(random_() % 500);
+      scheduler_.await(id, j.reader, j.until);
+    }
+  }
+
   void step() {
+    if (p_.alike) share();
+    for (Job& j : p_.jobs)  // the disk has answered
+      if (j.runs && j.held_until >= 0 && j.held_until <= now_) j.held_until = -1, tell(j);
     const std::vector<Planned> plan = scheduler_.plan();
     int64_t rows = 0, pieces = 0, answers = 0;
     std::set<uint64_t> planned;
     for (const Planned& p : plan) {
       Job& j = job(p.id);
-      ASSERT_TRUE(j.runs && p.rows > 0 && planned.insert(p.id).second);
+      ASSERT_TRUE(j.runs && j.held_until < 0 && p.rows > 0 && planned.insert(p.id).second);
       ASSERT_LE(j.ticket.position + p.rows, j.ticket.tokens);
       rows += p.rows;
       (j.ticket.tokens > j.prompt && p.rows == 1 ? answers : pieces) += p.rows;
@@ -176,7 +211,8 @@ class Simulation {
     ASSERT_LE(rows, scheduler_.most_rows());
     ASSERT_LE(pieces, p_.limits.prompt_rows);
     for (const Job& j : p_.jobs)
-      if (j.runs && j.ticket.tokens > j.prompt && j.ticket.tokens - j.ticket.position == 1) {
+      if (j.runs && j.held_until < 0 && j.ticket.tokens > j.prompt &&
+          j.ticket.tokens - j.ticket.position == 1) {
         ASSERT_TRUE(planned.count(j.ticket.id)) << "an answer lost its turn";
       }
     std::vector<Planned> kept;
@@ -184,6 +220,12 @@ class Simulation {
     for (const Planned& p : plan)
       if (job(p.id).runs && reserve(job(p.id), p.rows)) kept.push_back(p);
     std::erase_if(kept, [&](const Planned& p) { return !job(p.id).runs; });
+    if (plan.empty()) {
+      const auto order = scheduler_.order();
+      ASSERT_TRUE(std::all_of(order.begin(), order.end(), [&](auto id) { return job(id).held_until >= 0; }));
+      now_ += 0.05;
+      return;
+    }
     ASSERT_FALSE(kept.empty()) << "the first in the order goes on";
     for (const Planned& p : kept) rows += p.rows;
     ASSERT_LE(used(), p_.memory);
@@ -299,6 +341,46 @@ TEST(Scheduler, AShortPromptDoesNotWaitForALongOne) {
   EXPECT_EQ(rows_of(), (std::vector<int64_t>{5001, 1031})) << "of 31 rows the first keeps the least piece";
   s.update(3, 100, 85, 9000, false);
   EXPECT_EQ(rows_of(), (std::vector<int64_t>{5001, 1016, 3015}));
+}
+
+TEST(Scheduler, TwoThatBeginAlikeReadOnce) {
+  SchedulerLimits limits;
+  limits.prompt_rows = 512;
+  Scheduler s(limits);
+  for (uint64_t id : {1, 2, 3, 4}) {
+    s.add(ticket(id, id == 4 ? 250 : 2000));
+    ASSERT_EQ(s.admit(0), id);
+  }
+  auto rows_of = [&]() {
+    std::vector<int64_t> list;
+    for (const Planned& p : s.plan()) list.push_back(int64_t(p.id) * 1000 + p.rows);
+    return list;
+  };
+  s.update(1, 2000, 0, 100, false);
+  for (uint64_t id : {2, 3, 4}) s.update(id, id == 4 ? 250 : 2000, 0, 9000, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2412}));
+  s.await(2, 1, 1000);
+  s.await(3, 1, 1000);
+  s.await(4, 1, 240);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 4250}))
+      << "the last ends now, its reader is not there yet";
+  s.update(1, 2000, 150, 240, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1090})) << "now it will be";
+  s.update(1, 2000, 240, 1000, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1262, 4250})) << "there it is";
+  s.update(1, 2000, 1000, 1100, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2412})) << "all have what they waited for";
+  s.await(2, 3, 1000);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2412})) << "nobody waits for one behind it";
+  s.await(2, 0, 0);
+  s.update(2, 2000, 0, 50, false);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2050, 3362}));
+  s.update(3, 2000, 0, 50, false);
+  s.await(3, 0, 0);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{1100, 2050, 3050, 4250}));
+  ASSERT_TRUE(s.remove(1));
+  s.await(3, 1, 1000);
+  EXPECT_EQ(rows_of(), (std::vector<int64_t>{2050, 3050, 4250})) << "who has ended reads no more";
 }
 
 TEST(Scheduler, AdmitsWhileThereIsRoomForAllThatRun) {

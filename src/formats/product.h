@@ -88,7 +88,8 @@ template <class V, class Fmt, class Tiles, int kTiles, int kRows>
     typename V::I sum[kTiles][kRows];
     for (int m = 0; m < kRows; ++m) {
       const int codes = kParts == 1 ? x[m].code_sum : x[m].half_code_sum[part];
-      const typename V::I offset = V::set_int(-Fmt::kOffset * codes);
+      constexpr int kOffset = Fmt::kOffset - (Fmt::kBits > 7 ? V::kDotOffset : 0);
+      const typename V::I offset = V::set_int(-kOffset * codes);
       for (int t = 0; t < kTiles; ++t) sum[t][m] = offset;
     }
     // Where a tier multiplies into 16 bits, several groups are added there before they are widened.

@@ -34,7 +34,7 @@ class Attention {
     spec_ = loader.state(StateSpec::PerToken, 2 * a.kv_heads * a.dim * (kv_format_ == KvFormat::F32 ? 4 : 2));
   }
 
-  // x, y: (rows, hidden)
+  // x, y: (rows, hidden); y += the result
   void run(Step& s, Tensor x, const Rope& rope, Tensor angles, Tensor y) const {
     Device& d = s.device;
     Scope scope(d);
@@ -55,7 +55,7 @@ class Attention {
              mixed);
     if (a.gated)
       d.sigmoid_gate(q.heads(a.heads, a.dim, q_step()).shifted(a.dim), mixed.heads(a.heads, a.dim, a.dim));
-    d.matmul(mixed, {{{&out_, y}}});
+    d.matmul(mixed, {{{&out_, y, true}}});
   }
 
  private:

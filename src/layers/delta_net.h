@@ -36,7 +36,7 @@ class DeltaNet {
     conv_spec_ = loader.state(StateSpec::Fixed, (n.taps - 1) * channels() * int64_t(sizeof(float)));
   }
 
-  // x, y: (rows, hidden)
+  // x, y: (rows, hidden); y += the result
   void run(Step& s, Tensor x, Tensor y) const {
     Device& d = s.device;
     Scope scope(d);
@@ -56,7 +56,7 @@ class DeltaNet {
     d.delta(q, k, v, alpha, beta, n.key_heads, s.spans(), state, o);
     Tensor heads = o.heads(n.value_heads, n.value_dim, n.value_dim);
     d.gated_rms_norm(heads, z.heads(n.value_heads, n.value_dim, n.value_dim), norm_, n.eps, heads);
-    d.matmul(o, {{{&out_, y}}});
+    d.matmul(o, {{{&out_, y, true}}});
   }
 
  private:

@@ -17,14 +17,14 @@ class Mlp {
     down_ = loader.linear(block + "ffn_down" + suffix, hidden, width);
   }
 
-  // x, y: (rows, hidden)
-  void run(Step& s, Tensor x, Tensor y) const {
+  // x, y: (rows, hidden); y = or, if `add`, y += the result
+  void run(Step& s, Tensor x, Tensor y, bool add) const {
     Device& d = s.device;
     Scope scope(d);
     Tensor gate = d.scratch(x.rows, width_), up = d.scratch(x.rows, width_);
     d.matmul(x, {{{&gate_, gate}, {&up_, up}}});
     d.swiglu(gate, up, gate);
-    d.matmul(gate, {{{&down_, y}}});
+    d.matmul(gate, {{{&down_, y, add}}});
   }
 
  private:

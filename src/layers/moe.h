@@ -23,7 +23,7 @@ class Moe {
     shared_.load(loader, block, m.hidden, m.shared_width, "_shexp");
   }
 
-  // x, y: (rows, hidden)
+  // x, y: (rows, hidden); y += the result
   void run(Step& s, Tensor x, Tensor y) const {
     Device& d = s.device;
     Scope scope(d);
@@ -37,8 +37,10 @@ class Moe {
     d.matmul_experts(x, routing, {{{&gate_, gate}, {&up_, up}}});
     d.swiglu(gate, up, gate);
     d.matmul_experts(gate, routing, {{{&down_, out}}});
-    shared_.run(s, x, shared);
-    d.combine(out, routing, shared, shared_gate, y);
+    shared_.run(s, x, shared, false);
+    Tensor sum = d.scratch(x.rows, m.hidden);
+    d.combine(out, routing, shared, shared_gate, sum);
+    d.add(sum, y);
   }
 
  private:

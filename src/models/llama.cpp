@@ -99,16 +99,13 @@ class Llama final : public Model {
 
   Tensor forward(Step& s) override {
     Device& d = s.device;
-    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden),
-           y = d.scratch(s.rows(), c_.hidden);
+    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden);
     Tensor angles = rope_.angles(s);
     for (const Layer& l : layers_) {
       d.rms_norm(x, l.attn_norm, c_.eps, h);
-      l.attention.run(s, h, rope_, angles, y);
-      d.add(y, x);
+      l.attention.run(s, h, rope_, angles, x);
       d.rms_norm(x, l.ffn_norm, c_.eps, h);
-      l.mlp.run(s, h, y);
-      d.add(y, x);
+      l.mlp.run(s, h, x, true);
     }
     d.rms_norm(x, vocabulary_.norm, c_.eps, h);
     return h;

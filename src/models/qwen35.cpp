@@ -151,18 +151,15 @@ class Qwen35 final : public Model {
 
   Tensor forward(Step& s) override {
     Device& d = s.device;
-    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden),
-           y = d.scratch(s.rows(), c_.hidden);
+    Tensor x = vocabulary_.embed(s, c_.hidden), h = d.scratch(s.rows(), c_.hidden);
     Tensor angles = rope_.angles(s);
     for (const Layer& l : layers_) {
       d.rms_norm(x, l.attn_norm, c_.eps, h);
-      if (l.recurrent) l.delta.run(s, h, y);
-      else l.attention.run(s, h, rope_, angles, y);
-      d.add(y, x);
+      if (l.recurrent) l.delta.run(s, h, x);
+      else l.attention.run(s, h, rope_, angles, x);
       d.rms_norm(x, l.ffn_norm, c_.eps, h);
-      if (moe_) l.moe.run(s, h, y);
-      else l.mlp.run(s, h, y);
-      d.add(y, x);
+      if (moe_) l.moe.run(s, h, x);
+      else l.mlp.run(s, h, x, true);
     }
     d.rms_norm(x, vocabulary_.norm, c_.eps, h);
     return h;

@@ -81,6 +81,18 @@ struct DiskStore::Impl {
     int64_t bytes = 0;
   };
 
+  struct Errand {
+    std::function<Status()> work;
+    std::function<void(Status)> done;
+    Status outcome = Ok{};
+  };
+  struct Load {
+    Found found;
+    std::vector<Token> tokens;
+    Snapshot snapshot;  // of pages that wait for their bytes
+    size_t shared = 0;  // but the first so many, which have them
+  };
+
   Impl(StatePool& p, DiskStoreOptions o) : pool(p), options(std::move(o)) {}
 
   StatePool& pool;
@@ -93,6 +105,9 @@ struct DiskStore::Impl {
   std::deque<Job> queue;
   std::optional<Job> current;  // the writer reads it, without the mutex
   std::vector<Job> done;
+  std::deque<Errand> errands;
+  bool errand_runs = false;
+  std::vector<Errand> errands_done;
   std::unordered_set<std::string> waiting;  // names in queue and current
   Use use;
   int64_t stamp = 0;
@@ -123,6 +138,7 @@ struct DiskStore::Impl {
   int64_t next_stamp();
   bool touch(const std::string& path, int64_t stamp) const;
 
+  void serve();
   void write_all();
   Status write(const Job& job);
   Status write_blob(std::span<const std::byte> bytes, const Digest& digest);
@@ -130,8 +146,8 @@ struct DiskStore::Impl {
   void make_room();
 
   Status read_blob(const Digest& digest, std::span<std::byte> out, int64_t stamp);
-  Result<Snapshot> read(const Found& found, std::span<const Token> tokens, const Snapshot& base,
-                        std::string& bad);
+  Status read(const Load& load, std::string& bad);
+  Status read_or_forget(const Load& load);
 };
 
 void DiskStore::Impl::open_folder() {
@@ -258,11 +274,37 @@ bool DiskStore::Impl::touch(const std::string& file, int64_t when) const {
   return utimensat(AT_FDCWD, file.c_str(), times, 0) == 0 || errno != ENOENT;
 }
 
+// The errands that wait.  Nothing of them is destroyed here: snapshots go on the pool's thread.
+void DiskStore::Impl::serve() {
+  std::unique_lock lock(mutex);
+  while (!stop && !errands.empty()) {
+    Errand errand = std::move(errands.front());
+    errands.pop_front();
+    errand_runs = true;
+    lock.unlock();
+    errand.outcome = errand.work();
+    lock.lock();
+    errands_done.push_back(std::move(errand));
+    errand_runs = false;
+    changed.notify_all();
+    if (!options.on_done) continue;
+    lock.unlock();
+    options.on_done();
+    lock.lock();
+  }
+}
+
 void DiskStore::Impl::write_all() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return stop || !queue.empty(); });
+    changed.wait(lock, [&] { return stop || !queue.empty() || !errands.empty(); });
     if (stop) return;
+    if (!errands.empty()) {
+      lock.unlock();
+      serve();
+      lock.lock();
+      continue;
+    }
     current = std::move(queue.front());
     queue.pop_front();
     lock.unlock();
@@ -289,6 +331,7 @@ Status DiskStore::Impl::write(const Job& job) {
   const int64_t head_stamp = next_stamp();  // before its parts: it goes before them
   std::vector<Digest> pages;
   for (size_t i = 0; i < job.snapshot.pages.size(); ++i) {
+    serve();  // who loads does not wait for all of this
     const std::span bytes(job.snapshot.pages[i].data(), size_t(pool.page_bytes()));
     // A page that is not full may be written on under the same name once nobody shares it.
     const bool full = int64_t(i + 1) * kPagePositions <= job.snapshot.position;
@@ -373,8 +416,8 @@ Status DiskStore::Impl::read_blob(const Digest& digest, std::span<std::byte> out
 }
 
 // `bad`: a file to be removed, since it holds what it should not.
-Result<Snapshot> DiskStore::Impl::read(const Found& found, std::span<const Token> tokens,
-                                       const Snapshot& base, std::string& bad) {
+Status DiskStore::Impl::read(const Load& load, std::string& bad) {
+  const Found& found = load.found;
   const std::string where = path(found.name, kHead);
   const auto [file, head] = TRY(open_head(found.name));
   if (!fits(head)) return Error{Code::BadFile, where, "expected a state of this model"};
@@ -383,30 +426,31 @@ Result<Snapshot> DiskStore::Impl::read(const Found& found, std::span<const Token
   const StateBody body = TRY(parse_body(head, bytes, where));
   const bool whole = found.position == head.position;
   if (found.position > head.position || (!whole && head.set_bytes > 0) ||
-      !std::equal(tokens.begin(), tokens.begin() + found.position, body.tokens.begin()))
+      !std::equal(load.tokens.begin(), load.tokens.end(), body.tokens.begin()))
     return Error{Code::BadFile, where, "expected the state of another text"};
-  Snapshot snapshot{found.position, {}, {}};
-  const size_t shared =
-      base.pages.empty() ? 0 : size_t(std::min(base.position, found.position) / kPagePositions);
-  const size_t pages =
-      head.page_bytes > 0 ? size_t((found.position + kPagePositions - 1) / kPagePositions) : 0;
-  const Error no_room{Code::NoRoom, "state", "expected room for a stored state, found less"};
-  if (int64_t(pages - shared) * head.page_bytes + head.set_bytes > pool.room_bytes()) return no_room;
   const int64_t when = next_stamp();
   touch(where, when);
-  for (size_t i = 0; i < pages; ++i) {
-    snapshot.pages.push_back(i < shared ? base.pages[i].kept() : pool.take_page(/*live=*/false));
-    if (!snapshot.pages.back()) return no_room;
-    if (i < shared) continue;
+  for (size_t i = load.shared; i < load.snapshot.pages.size(); ++i) {
     bad = path(name_of(body.pages[i]), kBlob);
-    TRY(read_blob(body.pages[i], {snapshot.pages[i].data(), size_t(head.page_bytes)}, when + 1));
+    TRY(read_blob(body.pages[i], {load.snapshot.pages[i].data(), size_t(head.page_bytes)}, when + 1));
   }
-  if (head.set_bytes > 0) {
-    if (!(snapshot.fixed = pool.take_set(/*live=*/false))) return no_room;
-    bad = path(name_of(head.set), kBlob);
-    TRY(read_blob(head.set, {snapshot.fixed.data(), size_t(head.set_bytes)}, when + 1));
+  if (head.set_bytes == 0) return Ok{};
+  bad = path(name_of(head.set), kBlob);
+  return read_blob(head.set, {load.snapshot.fixed.data(), size_t(head.set_bytes)}, when + 1);
+}
+
+Status DiskStore::Impl::read_or_forget(const Load& load) {
+  std::string bad;
+  Status status = read(load, bad);
+  if (!status) {
+    unlink(path(load.found.name, kHead).c_str());
+    if (!bad.empty() && status.error().code == Code::BadFile) unlink(bad.c_str());
+    say(status.error());
   }
-  return snapshot;
+  const std::lock_guard lock(mutex);
+  if (status) use.loaded += 1;
+  else forget(load.found.name);
+  return status;
 }
 
 std::unique_ptr<DiskStore> DiskStore::open(StatePool& pool, DiskStoreOptions options) {
@@ -447,19 +491,32 @@ DiskStore::Found DiskStore::find(std::span<const Token> tokens) const {
   return found;
 }
 
-Result<Snapshot> DiskStore::load(const Found& found, std::span<const Token> tokens, const Snapshot& base) {
+bool DiskStore::load(const Found& found, std::span<const Token> tokens, const Snapshot& base, OnLoaded done) {
   CHECK(found.position > 0 && found.position <= int64_t(tokens.size()));
-  std::string bad;
-  Result<Snapshot> snapshot = impl_->read(found, tokens, base, bad);
-  if (!snapshot && snapshot.error().code != Code::NoRoom) {
-    unlink(impl_->path(found.name, kHead).c_str());
-    if (!bad.empty() && snapshot.error().code == Code::BadFile) unlink(bad.c_str());
-    impl_->say(snapshot.error());
-  }
-  const std::lock_guard lock(impl_->mutex);
-  if (snapshot) impl_->use.loaded += 1;
-  else if (snapshot.error().code != Code::NoRoom) impl_->forget(found.name);
-  return snapshot;
+  StatePool& pool = impl_->pool;
+  auto load = std::make_shared<Impl::Load>();
+  load->found = found;
+  load->tokens.assign(tokens.begin(), tokens.begin() + found.position);
+  Snapshot& snapshot = load->snapshot;
+  snapshot.position = found.position;
+  if (!base.pages.empty()) load->shared = size_t(std::min(base.position, found.position) / kPagePositions);
+  for (size_t i = 0; i < load->shared; ++i) snapshot.pages.push_back(base.pages[i].kept());
+  if (!snapshot.take_rest(pool)) return false;
+  run([i = impl_.get(), load] { return i->read_or_forget(*load); },
+      [load, done = std::move(done)](Status status) {
+        done(status ? Result<Snapshot>(std::move(load->snapshot)) : status.error());
+      });
+  return true;
+}
+
+void DiskStore::run(std::function<Status()> work, std::function<void(Status)> done) {
+  Impl& i = *impl_;
+  Impl::Errand errand{std::move(work), std::move(done)};
+  if (!i.writer.joinable()) errand.outcome = errand.work();
+  const std::lock_guard lock(i.mutex);
+  if (i.writer.joinable()) i.errands.push_back(std::move(errand));
+  else i.errands_done.push_back(std::move(errand));
+  i.changed.notify_all();
 }
 
 bool DiskStore::put(std::span<const Token> tokens, Snapshot snapshot) {
@@ -486,9 +543,14 @@ bool DiskStore::put(std::span<const Token> tokens, Snapshot snapshot) {
 
 void DiskStore::collect() {
   std::vector<Impl::Job> done;  // let go on this thread, the pool's
-  const std::lock_guard lock(impl_->mutex);
-  done.swap(impl_->done);
-  for (const Impl::Job& job : done) impl_->use.queued_bytes -= job.bytes;
+  std::vector<Impl::Errand> errands;
+  {
+    const std::lock_guard lock(impl_->mutex);
+    done.swap(impl_->done);
+    errands.swap(impl_->errands_done);
+    for (const Impl::Job& job : done) impl_->use.queued_bytes -= job.bytes;
+  }
+  for (Impl::Errand& errand : errands) errand.done(std::move(errand.outcome));
 }
 
 void DiskStore::drop_queued() {
@@ -506,9 +568,16 @@ void DiskStore::drop_queued() {
 void DiskStore::drain() {
   {
     std::unique_lock lock(impl_->mutex);
-    impl_->changed.wait(lock, [&] { return impl_->waiting.empty(); });
+    impl_->changed.wait(
+        lock, [&] { return impl_->waiting.empty() && impl_->errands.empty() && !impl_->errand_runs; });
   }
   collect();
+}
+
+bool DiskStore::busy() const {
+  const Impl& i = *impl_;
+  const std::lock_guard lock(i.mutex);
+  return i.use.queued_bytes > 0 || i.errand_runs || !i.errands.empty() || !i.errands_done.empty();
 }
 
 DiskStore::Use DiskStore::use() const {

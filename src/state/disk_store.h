@@ -1,7 +1,8 @@
 // Snapshots as files, so that a text read once is not read again after a restart.  A folder holds a head file
 // for each snapshot and one file for each distinct page or set, named by its content; store_format.h has the
 // bytes.  Nothing here can fail a request: what is damaged, foreign or gone costs speed and one line of log.
-// One thread writes; all other calls come from the thread that owns the pool.
+// One thread reads and writes; all calls come from the thread that owns the pool, and wait for no file but
+// open() and drain().
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,7 @@ struct DiskStoreOptions {
   Digest key{};
   uint32_t numerics = 0;
   std::function<void(const std::string&)> log;  // one line; called on both threads
+  std::function<void()> on_done;                // collect() has news; called on the store's thread
 };
 
 class DiskStore {
@@ -44,17 +46,24 @@ class DiskStore {
   };
   Found find(std::span<const Token> tokens) const;
 
-  // Reads it into the pool.  Full pages of `base`, a snapshot of a prefix of the same tokens, are shared
-  // instead of read.  NoRoom: the pool is full, nothing changed.  Any other error: the files were not good,
-  // are forgotten, and the log has said so.
-  Result<Snapshot> load(const Found& found, std::span<const Token> tokens, const Snapshot& base = {});
+  // Reads it into the pool, before what waits to be written.  Full pages of `base`, a snapshot of a prefix of
+  // the same tokens, are shared instead of read.  collect() calls `done`: an error says that the files were
+  // not good and are forgotten; the log has said so.  False: the pool is full, nothing changed.
+  using OnLoaded = std::function<void(Result<Snapshot>)>;
+  bool load(const Found& found, std::span<const Token> tokens, const Snapshot& base, OnLoaded done);
+
+  // Other work for the store's thread, in the same order as loads.  Both functions live until collect() has
+  // called the second with what the first gave, and go on this thread.
+  void run(std::function<Status()> work, std::function<void(Status)> done);
 
   // Gives a snapshot of these tokens to the writer, which holds its pages until collect().  False: too much
   // waits already, or the snapshot is larger than the budget.
   bool put(std::span<const Token> tokens, Snapshot snapshot);
-  void collect();      // lets go of the snapshots that were written; call it now and then
+  void collect();      // lets go of what was written, tells what was read; call it now and then
   void drop_queued();  // lets go of those not begun: the pool wants room
-  void drain();        // waits until all that was put is written, and collects
+  void drain();        // waits until all that was asked is done, and collects
+
+  bool busy() const;  // something holds pages: is to be read or written, or collected
 
   struct Use {
     int64_t snapshots = 0;     // known to find()

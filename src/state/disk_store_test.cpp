@@ -6,11 +6,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <random>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -63,6 +65,14 @@ bool holds(StatePool& pool, const Snapshot& snapshot, const Text& tokens) {
   return pool.set_bytes() == 0 || std::memcmp(snapshot.fixed.data(), &state, 8) == 0;
 }
 
+// In one go.  NoRoom: the pool is full.
+Result<Snapshot> load(DiskStore& disk, const DiskStore::Found& found, std::span<const Token> tokens,
+                      const Snapshot& base = {}) {
+  Result<Snapshot> loaded = Error{Code::NoRoom, "state", "full"};
+  if (disk.load(found, tokens, base, [&](Result<Snapshot> s) { loaded = std::move(s); })) disk.drain();
+  return loaded;
+}
+
 class DiskStoreTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -98,7 +108,7 @@ class DiskStoreTest : public testing::Test {
     auto disk = open(*pool);
     const DiskStore::Found f = disk->find(t);
     if (f.position == 0) return 0;
-    Result<Snapshot> snapshot = disk->load(f, t);
+    Result<Snapshot> snapshot = load(*disk, f, t);
     if (!snapshot) return 0;
     return holds(*pool, *snapshot, t) && snapshot->position == f.position ? f.position : -1;
   }
@@ -129,7 +139,7 @@ TEST_F(DiskStoreTest, WhatWasWrittenComesBack) {
   EXPECT_EQ(disk->find(text(101)).position, 100);
   EXPECT_EQ(disk->find(text(300)).position, 200);
   EXPECT_EQ(disk->find(text(60, 901)).position, 0);
-  Result<Snapshot> snapshot = disk->load(disk->find(text(300)), text(300));
+  Result<Snapshot> snapshot = load(*disk, disk->find(text(300)), text(300));
   ASSERT_TRUE(snapshot) << snapshot.error().message;
   EXPECT_TRUE(holds(*pool, *snapshot, text(200)));
   EXPECT_EQ(pool->use().pages.kept, 4);
@@ -151,10 +161,10 @@ TEST_F(DiskStoreTest, EqualPagesAreStoredOnceAndSharedInMemory) {
   EXPECT_EQ(files(".state").size(), 3u);
   EXPECT_EQ(files(".blob").size(), 4u + 3u);
   auto disk = open(*pool);
-  Result<Snapshot> first = disk->load(disk->find(text(129)), text(129));
+  Result<Snapshot> first = load(*disk, disk->find(text(129)), text(129));
   ASSERT_TRUE(first);
   const int64_t used = pool->used_bytes();
-  Result<Snapshot> second = disk->load(disk->find(text(300)), text(300), *first);
+  Result<Snapshot> second = load(*disk, disk->find(text(300)), text(300), *first);
   ASSERT_TRUE(second);
   EXPECT_EQ(pool->used_bytes() - used, 3 * 4096);
   EXPECT_TRUE(holds(*pool, *second, text(256)) && second->pages[1] == first->pages[1]);
@@ -178,12 +188,12 @@ TEST_F(DiskStoreTest, NoRoomIsNotDamage) {
   store(*pool, {text(100)});
   auto disk = open(*pool);
   Snapshot other = state_of(*pool, text(60));
-  Result<Snapshot> snapshot = disk->load(disk->find(text(101)), text(101));
+  Result<Snapshot> snapshot = load(*disk, disk->find(text(101)), text(101));
   ASSERT_FALSE(snapshot);
   EXPECT_EQ(snapshot.error().code, Code::NoRoom);
   EXPECT_EQ(pool->used_bytes(), other.bytes(*pool));
   other = {};
-  EXPECT_TRUE(disk->load(disk->find(text(101)), text(101)));
+  EXPECT_TRUE(load(*disk, disk->find(text(101)), text(101)));
 }
 
 TEST_F(DiskStoreTest, TheQueueIsBounded) {
@@ -272,13 +282,53 @@ TEST_F(DiskStoreTest, LongerFilesAndForeignOnesAreNotTaken) {
   EXPECT_TRUE(fs::exists(folder_ + "/notes.txt"));
 }
 
+// The owner of the pool goes on meanwhile; what was asked first comes first, and before what is to be
+// written.
+TEST_F(DiskStoreTest, ReadsOnItsOwnThread) {
+  auto pool = pool_of(kHybrid);
+  store(*pool, {text(100)});
+  std::promise<void> go_on;
+  std::vector<std::string> order;
+  {
+    auto disk = open(*pool);
+    const std::thread::id own = std::this_thread::get_id();
+    disk->run(
+        [&, opened = go_on.get_future().share()]() -> Status {
+          opened.wait();
+          EXPECT_NE(std::this_thread::get_id(), own);
+          return Error{Code::Io, "here", "it does not work"};
+        },
+        [&](Status s) {
+          EXPECT_EQ(std::this_thread::get_id(), own);
+          order.push_back(s ? "" : s.error().where);
+        });
+    ASSERT_TRUE(disk->put(text(300, 7), state_of(*pool, text(300, 7))));
+    ASSERT_TRUE(disk->load(disk->find(text(101)), text(101), {}, [&](Result<Snapshot> s) {
+      EXPECT_TRUE(s && holds(*pool, *s, text(100)));
+      EXPECT_EQ(disk->use().written, 0);
+      order.push_back("loaded");
+    }));
+    disk->collect();
+    EXPECT_TRUE(order.empty() && disk->busy());
+    EXPECT_GT(pool->used_bytes(), 0);
+    go_on.set_value();
+    while (order.size() < 2) disk->collect();
+    disk->drain();
+    EXPECT_FALSE(disk->busy());
+    EXPECT_EQ(disk->use().written, 1);
+    disk->run([] { return Status(Ok{}); }, [&](Status) { ADD_FAILURE() << "it ends before"; });
+  }
+  EXPECT_EQ(order, (std::vector<std::string>{"here", "loaded"}));
+  EXPECT_EQ(pool->used_bytes(), 0);
+}
+
 TEST_F(DiskStoreTest, AFileThatVanishedIsALineOfLog) {
   auto pool = pool_of(kHybrid);
   store(*pool, {text(100)});
   auto disk = open(*pool);
   const DiskStore::Found f = disk->find(text(101));
   fs::remove(files(".blob")[1]);
-  EXPECT_FALSE(disk->load(f, text(101)));
+  EXPECT_FALSE(load(*disk, f, text(101)));
   EXPECT_EQ(pool->used_bytes(), 0);
   EXPECT_EQ(disk->find(text(101)).position, 0);
   EXPECT_EQ(lines_.size(), 1u);
@@ -297,12 +347,12 @@ TEST_F(DiskStoreTest, TheOldestUseGoesFirstAlsoWhenTheClockGoesBack) {
   o.budget_bytes = each * 40;
   {
     auto disk = DiskStore::open(*pool, o);
-    ASSERT_TRUE(disk->load(disk->find(text(61, 0)), text(61, 0)));  // used again
+    ASSERT_TRUE(load(*disk, disk->find(text(61, 0)), text(61, 0)));  // used again
     for (int i = 2; i < 46; ++i) {
       ASSERT_TRUE(disk->put(text(60, i * 1000), state_of(*pool, text(60, i * 1000))));
       if (i % 10 == 0) {
         ASSERT_TRUE(disk->find(text(61, 0)).position > 0);
-        ASSERT_TRUE(disk->load(disk->find(text(61, 0)), text(61, 0)));
+        ASSERT_TRUE(load(*disk, disk->find(text(61, 0)), text(61, 0)));
       }
       disk->drain();
     }
@@ -368,7 +418,7 @@ TEST_F(DiskStoreTest, AReadOnlyFolderIsRead) {
     if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(9);
     auto mine = pool_of(kHybrid);
     auto disk = open(*mine);
-    const Result<Snapshot> snapshot = disk->load(disk->find(text(101)), text(101));
+    const Result<Snapshot> snapshot = load(*disk, disk->find(text(101)), text(101));
     if (!snapshot || !holds(*mine, *snapshot, text(100))) _exit(1);
     disk->put(text(50), state_of(*mine, text(50)));
     disk->put(text(60), state_of(*mine, text(60)));
@@ -414,7 +464,7 @@ TEST_F(DiskStoreTest, KilledAtAnyMomentItStartsClean) {
       const Text t = text(151, start * 1000);
       const DiskStore::Found f = disk->find(t);
       if (f.position == 0) continue;
-      const Result<Snapshot> snapshot = disk->load(f, t);
+      const Result<Snapshot> snapshot = load(*disk, f, t);
       if (!snapshot) continue;  // its parts were just being removed
       ASSERT_TRUE(holds(*pool, *snapshot, t));
       loaded += 1;
@@ -442,7 +492,7 @@ TEST_F(DiskStoreTest, TwoProcessesShareAFolder) {
     const Text longer = text(151, t[0]);
     const DiskStore::Found f = disk->find(longer);
     if (f.position == 0) continue;
-    const Result<Snapshot> snapshot = disk->load(f, longer);
+    const Result<Snapshot> snapshot = load(*disk, f, longer);
     loaded += bool(snapshot);
     wrong += snapshot && !holds(*pool, *snapshot, longer);
   }

@@ -174,6 +174,23 @@ void PrefixTree::drop(Node* node) {
   for (Node* n = node; n; n = n->parent) n->below -= 1;
 }
 
+// Cuts a snapshot from its end until so many bytes are free, or nothing is left.
+void PrefixTree::trim(Node* node, int64_t bytes) {
+  bytes = std::min(bytes, node->snapshot.own_bytes(pool_));
+  const Snapshot whole = node->snapshot;
+  drop(node);
+  auto last = whole.pages.size();
+  for (; last > 0 && bytes > 0; --last)
+    if (!whole.pages[last - 1].shared()) bytes -= pool_.page_bytes();
+  const int64_t position = std::min(whole.position, int64_t(last) * kPagePositions);
+  Node* first = node;  // of those at the position or behind it
+  while (first->parent && first->parent->position >= position) first = first->parent;
+  if (position == 0 || first->below > 0) return tidy(node);  // another serves up to there
+  if (first->position > position) first = split(first, size_t(position - first->parent->position));
+  store(first, whole.cut(position));
+  if (first != node) tidy(node);
+}
+
 void PrefixTree::remove(Node* leaf) {
   if (leaf->snapshot) drop(leaf);
   use_.nodes -= 1;
@@ -233,7 +250,11 @@ double PrefixTree::worth(const Node& node, int64_t bytes) const {
   if (cuttable()) return 1 / age;  // all have the same tokens in a byte
   const Node* earlier = node.parent;
   while (earlier && !earlier->snapshot) earlier = earlier->parent;
-  return double(node.position - (earlier ? earlier->position : 0)) / double(bytes) / age;
+  constexpr double kBetween = 1.0 / 8;  // how often such a one is the longest that serves, about
+  const auto further = std::count_if(node.children.begin(), node.children.end(),
+                                     [](auto& child) { return child.second->below > 0; });
+  const auto tokens = double(node.position - (earlier ? earlier->position : 0));
+  return (further == 1 ? kBetween : 1) * tokens / double(bytes) / age;
 }
 
 // One walk over all candidates, the least worth first; false: nothing was freed.  A walk does not see that
@@ -257,6 +278,10 @@ bool PrefixTree::evict_some(int64_t target) {
     const double now = worth(*node, node->snapshot.own_bytes(pool_));
     if (now > stored) {  // its neighbour went
       candidates.emplace(now, node);
+      continue;
+    }
+    if (cuttable()) {
+      trim(node, pool_.used_bytes() - target);
       continue;
     }
     drop(node);

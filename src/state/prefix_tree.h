@@ -40,7 +40,8 @@ class PrefixTree {
 
   // Drops snapshots until at least so many bytes of the pool are free again, or none is left that would free
   // any.  Pinned ones stay.  Returns the bytes freed.  First to go is what is least worth its room: tokens to
-  // read again without it, by bytes freed, by time since its last use.
+  // read again without it, by bytes freed, by time since its last use; and less worth is what only lies on the
+  // way to a longer one.  Without fixed states a snapshot is cut from its end, by no more than is wanted.
   int64_t evict(int64_t bytes);
 
   // Saved states: kept whatever happens, until unpinned.  The same name again replaces.
@@ -74,6 +75,7 @@ class PrefixTree {
   Node* split(Node* node, size_t at);
   void store(Node* node, Snapshot snapshot);
   void drop(Node* node);
+  void trim(Node* node, int64_t bytes);
   void tidy(Node* node);
   void remove(Node* leaf);
   void forget();

@@ -177,23 +177,12 @@ Status SavedState::read_part(uint64_t& at, const Digest& digest, std::span<std::
   return unpack_blob(blob, digest, out, file_.path());
 }
 
-Result<Snapshot> SavedState::load(StatePool& pool) const {
-  const Error no_room{Code::NoRoom, name_,
-                      "expected room for the saved state, " + std::to_string(state_bytes()) +
-                          " bytes, found " + std::to_string(pool.room_bytes())};
-  if (state_bytes() > pool.room_bytes()) return no_room;
-  Snapshot snapshot{head_.position, {}, {}};
+Status SavedState::read(const Snapshot& snapshot) const {
   uint64_t at = kNoteBytes + kHeadBytes + uint64_t(head_.body_bytes());
-  for (const Digest& digest : body_.pages) {
-    snapshot.pages.push_back(pool.take_page(/*live=*/false));
-    if (!snapshot.pages.back()) return no_room;
-    TRY(read_part(at, digest, {snapshot.pages.back().data(), size_t(head_.page_bytes)}));
-  }
-  if (head_.set_bytes > 0) {
-    if (!(snapshot.fixed = pool.take_set(/*live=*/false))) return no_room;
-    TRY(read_part(at, head_.set, {snapshot.fixed.data(), size_t(head_.set_bytes)}));
-  }
-  return snapshot;
+  for (size_t i = 0; i < body_.pages.size(); ++i)
+    TRY(read_part(at, body_.pages[i], {snapshot.pages[i].data(), size_t(head_.page_bytes)}));
+  if (head_.set_bytes == 0) return Ok{};
+  return read_part(at, head_.set, {snapshot.fixed.data(), size_t(head_.set_bytes)});
 }
 
 }  // namespace invar

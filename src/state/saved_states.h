@@ -51,8 +51,8 @@ class SavedState {
   SavedInfo info() const;
   int64_t state_bytes() const { return head_.pages() * head_.page_bytes + head_.set_bytes; }
   Status check(const StateKey& key, const StatePool& pool) const;  // it is of this model
-  // Of a state that was checked.  NoRoom: the pool is full, nothing changed.
-  Result<Snapshot> load(StatePool& pool) const;
+  // Of a state that was checked: the bytes of a snapshot of its position that has all its pages and set.
+  Status read(const Snapshot& snapshot) const;
 
  private:
   SavedState(File file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}

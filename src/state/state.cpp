@@ -11,6 +11,17 @@ int64_t pages_of(int64_t positions) { return (positions + kPagePositions - 1) / 
 
 }  // namespace
 
+bool Snapshot::take_rest(StatePool& pool) {
+  const int64_t lacking = pool.page_bytes() > 0 ? pages_of(position) - int64_t(pages.size()) : 0;
+  if (lacking * pool.page_bytes() + (fixed ? 0 : pool.set_bytes()) > pool.room_bytes()) return false;
+  for (int64_t i = 0; i < lacking; ++i) {
+    pages.push_back(pool.take_page(/*live=*/false));
+    if (!pages.back()) return false;
+  }
+  if (!fixed && pool.set_bytes() > 0) fixed = pool.take_set(/*live=*/false);
+  return bool(fixed) == (pool.set_bytes() > 0);
+}
+
 Snapshot Snapshot::cut(int64_t at) const {
   CHECK(!fixed && at >= 0 && at <= position);
   return {at, {pages.begin(), pages.begin() + pages_of(at)}, {}};

@@ -21,6 +21,8 @@ struct Snapshot {
   SetRef fixed;                // empty: the layout has no fixed states
 
   explicit operator bool() const { return position > 0; }
+  // The pages and the set that it lacks for its position.  False: no room, then it is of no use.
+  bool take_rest(StatePool& pool);
   // The state at an earlier position.  Only without fixed states, which know one position.
   Snapshot cut(int64_t at) const;
   int64_t bytes(const StatePool& pool) const;      // of its pages and its set, shared or not

@@ -65,6 +65,23 @@ TEST(State, ANewSequenceStartsWithZeroFixedState) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(b->fixed(3)[i], std::byte{0});
 }
 
+TEST(State, ASnapshotTakesWhatItLacksOrIsOfNoUse) {
+  auto pool = pool_of(kLayout, 4, 2);
+  for (int64_t rows : {1, 64, 130, 256}) {
+    Snapshot s{rows, {}, {}};
+    ASSERT_TRUE(s.take_rest(*pool)) << rows;
+    EXPECT_EQ(s.bytes(*pool), pool->used_bytes());
+    EXPECT_TRUE(s.take_rest(*pool)) << "it lacks nothing";
+    EXPECT_EQ(s.bytes(*pool), pool->used_bytes());
+    Snapshot more{256, {s.pages[0]}, {}};
+    EXPECT_EQ(more.take_rest(*pool), rows <= 64) << "three more pages and a set";
+  }
+  Snapshot most{10000, {}, {}};
+  EXPECT_FALSE(most.take_rest(*pool));
+  most = {};
+  EXPECT_EQ(pool->used_bytes(), 0);
+}
+
 TEST(State, ASnapshotStaysWhileItsOwnerWritesOn) {
   auto pool = pool_of(kLayout, 6, 4);
   auto a = SequenceState::make(*pool);
@@ -163,6 +180,27 @@ TEST(State, CommitCountsWhatTheNextPassFolds) {
   a->folded();
   EXPECT_EQ(a->pending(), 0);
   EXPECT_TRUE(a->snapshot());
+}
+
+// The end of a request between the pass that wrote its journal and the one that would have folded it.
+TEST(State, EndsBetweenCommitAndFold) {
+  auto pool = pool_of(kLayout, 8, 3);
+  auto a = SequenceState::make(*pool);
+  write(*a, 100, 1);
+  const auto bytes = read(*a);
+  const std::optional<Snapshot> kept = a->snapshot();
+  ASSERT_TRUE(kept && a->reserve(40));
+  a->commit(30, 1);
+  EXPECT_DEATH((void)a->snapshot(), "pending");
+  a.reset();
+  EXPECT_EQ(pool->used_bytes(), kept->bytes(*pool));
+  auto b = SequenceState::make(*pool, *kept);
+  EXPECT_EQ(read(*b), bytes);
+  ASSERT_TRUE(b->reserve(40));
+  b->commit(30, 1);
+  b->restore(*kept);
+  EXPECT_EQ(b->pending(), 0);
+  EXPECT_EQ(read(*b), bytes);
 }
 
 // Sequences that fork, go back and write on: each has the bytes that it would have alone.

@@ -77,6 +77,8 @@ struct Attend {
   using F = typename V::F;
   using Stored = typename Kv::Stored;
 
+  static constexpr int kSums = V::kTiles > 1 ? 16 : 4;  // that the registers hold
+
   const AttendArgs& a;
   float score[kMaxQueries][kBlock];
 
@@ -89,18 +91,31 @@ struct Attend {
     return p + ((a.kv_heads + a.kv_head) * kPagePositions + position % kPagePositions) * a.dim;
   }
 
-  // Scores of 16 keys from `position` on, for queries [0, N).
-  template <int N>
-  void score_keys(int first, int64_t position, int64_t block) {
-    const Stored* k = keys(position);
-    F s[N];
-    for (int i = 0; i < N; ++i) s[i] = V::zero();
+  // Scores of G times 16 keys of one page from `position` on, for queries [first, first + N).  kFetch: these
+  // are the first that ask for the block, so the values of these keys and the next keys are fetched
+  // meanwhile.
+  template <int N, int G, bool kFetch>
+  void score_keys(int first, int64_t position, int64_t block, int64_t last) {
+    const Stored *k = keys(position), *value = values(position);
+    const Stored* next = position + G * kLanes <= last ? keys(position + G * kLanes) : k;
+    F s[N][G];
+    for (int i = 0; i < N; ++i)
+      for (int g = 0; g < G; ++g) s[i][g] = V::zero();
     for (int64_t d = 0; d < a.dim; ++d, k += kLanes) {
-      F key = Kv::template load<V>(k);
-      for (int i = 0; i < N; ++i) s[i] = V::fma(V::set(a.q[first + i][d]), key, s[i]);
+      if constexpr (kFetch) {
+        for (int g = 0; g < G; ++g) __builtin_prefetch(next + (g * a.dim + d) * kLanes);
+        __builtin_prefetch(value + d * G * kLanes, 0, 2);
+      }
+      F key[G];
+      for (int g = 0; g < G; ++g) key[g] = Kv::template load<V>(k + g * kLanes * a.dim);
+      for (int i = 0; i < N; ++i) {
+        const F query = V::set(a.q[first + i][d]);
+        for (int g = 0; g < G; ++g) s[i][g] = V::fma(query, key[g], s[i][g]);
+      }
     }
     for (int i = 0; i < N; ++i)
-      V::store(score[first + i] + (position - block), V::mul(s[i], V::set(a.scale)));
+      for (int g = 0; g < G; ++g)
+        V::store(score[first + i] + (position - block) + g * kLanes, V::mul(s[i][g], V::set(a.scale)));
   }
 
   // sums[d] = fma(p_j, v_jd, sums[d]) for j ascending in [0, n), queries [first, first + N), 16 W features.
@@ -125,8 +140,9 @@ struct Attend {
 
   template <int N>
   void add_values(int first, int64_t block, int64_t begin, int64_t end) {
+    constexpr int W = kSums / N < 1 ? 1 : kSums / N > 4 ? 4 : kSums / N;
     int64_t d = 0;
-    for (; d + 4 * kLanes <= a.dim; d += 4 * kLanes) add_values<N, 4>(first, block, begin, end, d);
+    for (; d + W * kLanes <= a.dim; d += W * kLanes) add_values<N, W>(first, block, begin, end, d);
     for (; d < a.dim; d += kLanes) add_values<N, 1>(first, block, begin, end, d);
   }
 
@@ -152,6 +168,14 @@ struct Attend {
     for (int64_t d = 0; d < a.dim; d += kLanes) V::store(part + 2 + d, V::mul(V::load(part + 2 + d), factor));
   }
 
+  template <int N, bool kFetch>
+  void score_block(int first, int64_t block, int64_t end, int64_t last) {
+    constexpr int G = V::kTiles;
+    int64_t p = block;
+    for (; p + G * kLanes <= end; p += G * kLanes) score_keys<N, G, kFetch>(first, p, block, last);
+    for (; p < end; p += kLanes) score_keys<N, 1, kFetch>(first, p, block, last);
+  }
+
   template <int N>
   void block_of(int first, int64_t block) {
     int64_t last = a.position[first], least = a.position[first], n[N];
@@ -161,7 +185,8 @@ struct Attend {
       least = p < least ? p : least;
     }
     int64_t end = last + 1 < block + kBlock ? last + 1 : block + kBlock;
-    for (int64_t p = block; p < end; p += kLanes) score_keys<N>(first, p, block);
+    if (first == 0) score_block<N, true>(first, block, end, last);
+    else score_block<N, false>(first, block, end, last);
     for (int i = 0; i < N; ++i) {
       int64_t seen = a.position[first + i] + 1 - block;
       n[i] = seen < 0 ? 0 : seen < kBlock ? seen : kBlock;
@@ -183,6 +208,8 @@ struct Attend {
     for (int i = 0; i < a.n; ++i) last = a.position[i] > last ? a.position[i] : last;
     for (int64_t b = begin; b < begin + kSegment && b <= last; b += kBlock) {
       int i = 0;
+      if constexpr (kSums > 8)
+        for (; i + 8 <= a.n; i += 8) block_of<8>(i, b);
       for (; i + 4 <= a.n; i += 4) block_of<4>(i, b);
       for (; i + 2 <= a.n; i += 2) block_of<2>(i, b);
       for (; i < a.n; ++i) block_of<1>(i, b);

@@ -9,12 +9,19 @@ namespace invar::cpu {
 namespace {
 
 constexpr int64_t kPieceValues = 8192;  // elementwise work worth handing to another thread
-constexpr int64_t kPiecesPerThread = 8, kProductPieces = 32;  // of a product: the last one is waited for
+constexpr int64_t kPiecesPerThread = 8, kProductPieces = 16;
 
 constexpr int64_t kPieceBytes = 256 << 10;  // of a file, read and packed together
 constexpr int64_t kFetchedAhead = 8192;     // bytes that kernels fetch behind the last weight
 
 int64_t up(int64_t n, int64_t d) { return (n + d - 1) / d; }
+
+// The span of a row: they are ascending, without gaps.
+size_t span_of(std::span<const Span> spans, int64_t row) {
+  auto after = std::upper_bound(spans.begin(), spans.end(), row,
+                                [](int64_t r, const Span& span) { return r < span.first_row; });
+  return size_t(after - spans.begin()) - 1;
+}
 
 }  // namespace
 
@@ -192,25 +199,36 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
       });
     tile_rows += up(p.w->w.rows, kLanes);
   }
-  // Pieces of `group` tile rows; those of one product follow those of the one before.
-  int64_t group = std::max<int64_t>(2, up(tile_rows, pool_.threads() * kProductPieces) / 2 * 2), pieces = 0;
-  for (const Product& p : products) pieces += up(up(p.w->w.rows, kLanes), group);
+  // The tile rows of all products in turn, in pieces that shrink: a piece begins with a wait for memory, and
+  // the last one is waited for.
+  const int64_t pieces = pool_.threads() * kProductPieces;
+  auto begin = [&](int64_t piece) {
+    const int64_t rest = pieces - piece;
+    return (tile_rows - tile_rows * rest * rest / (pieces * pieces)) / 2 * 2;
+  };
   run(pieces, [&](int64_t piece) {
-    const Product* product = products.data();
-    for (int64_t n; piece >= (n = up(up(product->w->w.rows, kLanes), group)); ++product) piece -= n;
-    const Linear& linear = *product->w;
-    const Weight& w = linear.w;
-    const int64_t tile = piece * group, first = tile * kLanes;
-    const Panels& panels = packed[int(info(w.format).activation)];
-    for (int64_t i = 0; i < panels.count(); ++i) {
-      float* out[kPanelRows];
-      for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = product->y.row(panels.first(i) + r) + first;
-      kernels_.matmul[int(w.format)](
-          {w.tiles + tile * w.tile_row_bytes, w.tile_row_bytes, std::min(group * kLanes, w.rows - first),
-           w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
-           linear.bias ? linear.bias + first : nullptr, linear.scale});
+    int64_t from = begin(piece), to = piece + 1 < pieces ? begin(piece + 1) : tile_rows;
+    for (const Product& p : products) {
+      const int64_t n = up(p.w->w.rows, kLanes);
+      if (from < std::min(to, n))
+        multiply_tiles(p, packed[int(info(p.w->w.format).activation)], from, std::min(to, n));
+      from = std::max<int64_t>(from - n, 0), to -= n;
+      if (to <= 0) break;
     }
   });
+}
+
+void CpuDevice::multiply_tiles(const Product& p, const Panels& panels, int64_t from, int64_t to) const {
+  const Weight& w = p.w->w;
+  const int64_t first = from * kLanes;
+  for (int64_t i = 0; i < panels.count(); ++i) {
+    float* out[kPanelRows];
+    for (int64_t r = 0; r < panels.rows_of(i); ++r) out[r] = p.y.row(panels.first(i) + r) + first;
+    kernels_.matmul[int(w.format)](
+        {w.tiles + from * w.tile_row_bytes, w.tile_row_bytes, std::min(to * kLanes, w.rows) - first,
+         w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
+         p.w->bias ? p.w->bias + first : nullptr, p.w->scale, p.add});
+  }
 }
 
 void CpuDevice::angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) {
@@ -235,90 +253,102 @@ void CpuDevice::rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool
 void CpuDevice::store_kv(Tensor k, Tensor v, int64_t kv_heads, std::span<const Span> spans,
                          std::span<const PageView> pages) {
   const int64_t dim = k.cols / kv_heads;
-  for (size_t s = 0; s < spans.size(); ++s)
-    for_rows(spans[s].rows, k.cols * 2, [&](int64_t i) {
-      int64_t position = spans[s].position + i, row = spans[s].first_row + i;
-      std::byte* layer = pages[s].pages[size_t(position / kPagePositions)] + pages[s].offset;
-      kernels_.store_kv[int(pages[s].format)](k.row(row), v.row(row), layer, kv_heads, dim,
-                                              position % kPagePositions);
-    });
+  for_rows(k.rows, k.cols * 2, [&](int64_t row) {
+    const size_t s = span_of(spans, row);
+    const int64_t position = spans[s].position + row - spans[s].first_row;
+    std::byte* layer = pages[s].pages[size_t(position / kPagePositions)] + pages[s].offset;
+    kernels_.store_kv[int(pages[s].format)](k.row(row), v.row(row), layer, kv_heads, dim,
+                                            position % kPagePositions);
+  });
 }
 
-// Queries that share a KV head go together: `wide` heads of `tall` rows, at most kMaxQueries.  When that
-// makes too few items for the threads and the keys reach over several segments, an item is one segment.
+// Queries that share a KV head go together, an item: `wide` heads of `tall` rows, at most kMaxQueries.  The
+// items of all spans are one list for the threads.  Of spans with few items, whose keys reach over several
+// segments, each segment of an item is a task of its own.
 void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, int64_t dim, float scale,
                        std::span<const Span> spans, std::span<const PageView> pages, Tensor y) {
   constexpr int64_t kSegment = 4096;
   const int64_t shared = heads / kv_heads, wide = std::min<int64_t>(shared, kMaxQueries);
   const int64_t tall = kMaxQueries / wide, groups = up(shared, wide), part = dim + 2;
-  for (size_t s = 0; s < spans.size(); ++s) {
-    Scope scope(*this);
-    const Span& span = spans[s];
-    const int64_t blocks = up(span.rows, tall), items = blocks * kv_heads * groups;
-    const int64_t segments = (span.position + span.rows - 1) / kSegment + 1;
-    const bool split = segments > 1 && items < 4 * pool_.threads();
-    float* parts = split ? arena_.take<float>(items * segments * kMaxQueries * part) : nullptr;
+  const int64_t most_split = 4 * pool_.threads();  // items: bounds the memory of their parts
 
-    auto queries = [&](int64_t item) {  // without their parts
-      AttendArgs a{pages[s].pages.data(),
-                   pages[s].offset,
-                   item / groups % kv_heads,
-                   kv_heads,
-                   dim,
-                   scale,
-                   0,
-                   {},
-                   {},
-                   0,
-                   0,
-                   {}};
-      int64_t first = a.kv_head * shared + item % groups * wide,
-              end = std::min(first + wide, (a.kv_head + 1) * shared);
-      int64_t row = item / groups / kv_heads * tall;
-      for (int64_t r = row; r < std::min(row + tall, span.rows); ++r)
-        for (int64_t h = first; h < end; ++h) {
-          a.q[a.n] = q.row(span.first_row + r) + h * step;
-          a.position[a.n++] = span.position + r;
-        }
-      return a;
-    };
-    auto finish = [&](int64_t item, const AttendArgs& a, float* const* from) {
-      int64_t first = a.kv_head * shared + item % groups * wide,
-              n = std::min(wide, (a.kv_head + 1) * shared - first);
-      int64_t row = span.first_row + item / groups / kv_heads * tall;
-      for (int i = 0; i < a.n; ++i) kernels_.finish(from[i], y.row(row + i / n) + (first + i % n) * dim, dim);
-    };
-    if (!split) {
-      run(items, [&](int64_t item) {
-        AttendArgs a = queries(item);
-        float own[kMaxQueries][2 + kMaxHeadDim];
-        for (int i = 0; i < a.n; ++i) a.part[i] = own[i];
-        a.end_segment = a.position[a.n - 1] / kSegment + 1;
-        kernels_.attend[int(pages[s].format)](a);
-        finish(item, a, a.part);
-      });
-      continue;
-    }
-    auto place = [&](int64_t item, int64_t segment, int i) {
-      return parts + ((item * segments + segment) * kMaxQueries + i) * part;
-    };
-    run(items * segments, [&](int64_t i) {
-      AttendArgs a = queries(i / segments);
-      a.first_segment = i % segments;
-      a.end_segment = a.first_segment + 1;
-      for (int j = 0; j < a.n; ++j) a.part[j] = place(i / segments, a.first_segment, j);
-      kernels_.attend[int(pages[s].format)](a);
-    });
-    run(items, [&](int64_t item) {
-      AttendArgs a = queries(item);
-      for (int j = 0; j < a.n; ++j) {
-        a.part[j] = place(item, 0, j);
-        for (int64_t g = 1; g <= a.position[j] / kSegment; ++g)
-          kernels_.merge(a.part[j], place(item, g, j), dim);
-      }
-      finish(item, a, a.part);
-    });
+  struct Tasks {                // of a span
+    int64_t first, pieces;      // the first one; of each item
+    int64_t split, first_part;  // the first item of those that are split, its first part
+  };
+  std::vector<Tasks> of(spans.size());
+  int64_t tasks = 0, split = 0, n_parts = 0, longest = 1;
+  for (size_t s = 0; s < spans.size(); ++s) {
+    const int64_t items = up(spans[s].rows, tall) * kv_heads * groups;
+    const int64_t segments = (spans[s].position + spans[s].rows - 1) / kSegment + 1;
+    longest = std::max(longest, segments);
+    of[s] = {tasks, segments > 1 && split + items < most_split ? segments : 1, split, n_parts};
+    tasks += items * of[s].pieces;
+    if (of[s].pieces == 1) continue;
+    split += items;
+    n_parts += items * segments;
   }
+  Scope scope(*this);
+  if (planning_) n_parts = most_split * longest;
+  float* parts = arena_.take<float>(n_parts * kMaxQueries * part);
+
+  auto place = [&](size_t s, int64_t item, int64_t segment, int j) {
+    return parts + ((of[s].first_part + item * of[s].pieces + segment) * kMaxQueries + j) * part;
+  };
+  auto first_head = [&](int64_t item) { return item / groups % kv_heads * shared + item % groups * wide; };
+  auto heads_of = [&](int64_t item) { return std::min(wide, shared - item % groups * wide); };
+  auto queries = [&](size_t s, int64_t item) {  // without segments and their parts
+    const Span& span = spans[s];
+    AttendArgs a{pages[s].pages.data(),
+                 pages[s].offset,
+                 item / groups % kv_heads,
+                 kv_heads,
+                 dim,
+                 scale,
+                 0,
+                 {},
+                 {},
+                 0,
+                 0,
+                 {}};
+    const int64_t row = item / groups / kv_heads * tall, first = first_head(item), n = heads_of(item);
+    for (int64_t r = row; r < std::min(row + tall, span.rows); ++r)
+      for (int64_t h = first; h < first + n; ++h) {
+        a.q[a.n] = q.row(span.first_row + r) + h * step;
+        a.position[a.n++] = span.position + r;
+      }
+    return a;
+  };
+  auto finish = [&](size_t s, int64_t item, const AttendArgs& a) {
+    const int64_t row = spans[s].first_row + item / groups / kv_heads * tall, n = heads_of(item);
+    for (int j = 0; j < a.n; ++j)
+      kernels_.finish(a.part[j], y.row(row + j / n) + (first_head(item) + j % n) * dim, dim);
+  };
+  run(tasks, [&](int64_t task) {
+    auto after = std::upper_bound(of.begin(), of.end(), task,
+                                  [](int64_t t, const Tasks& each) { return t < each.first; });
+    const auto s = size_t(after - of.begin()) - 1;
+    const int64_t pieces = of[s].pieces, item = (task - of[s].first) / pieces;
+    AttendArgs a = queries(s, item);
+    float own[kMaxQueries][2 + kMaxHeadDim];
+    a.first_segment = (task - of[s].first) % pieces;
+    a.end_segment = pieces > 1 ? a.first_segment + 1 : a.position[a.n - 1] / kSegment + 1;
+    for (int j = 0; j < a.n; ++j) a.part[j] = pieces > 1 ? place(s, item, a.first_segment, j) : own[j];
+    kernels_.attend[int(pages[s].format)](a);
+    if (pieces == 1) finish(s, item, a);
+  });
+  run(split, [&](int64_t number) {
+    size_t s = spans.size() - 1;
+    while (of[s].pieces == 1 || of[s].split > number) --s;
+    const int64_t item = number - of[s].split;
+    AttendArgs a = queries(s, item);
+    for (int j = 0; j < a.n; ++j) {
+      a.part[j] = place(s, item, 0, j);
+      for (int64_t g = 1; g <= a.position[j] / kSegment; ++g)
+        kernels_.merge(a.part[j], place(s, item, g, j), dim);
+    }
+    finish(s, item, a);
+  });
 }
 
 void CpuDevice::conv(Tensor x, const float* weight, int64_t taps, std::span<const Span> spans,

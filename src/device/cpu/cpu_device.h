@@ -90,6 +90,7 @@ class CpuDevice final : public Device {
   // place(panels, i) says where the i-th of `rows` rows comes from and goes to.
   template <class PlaceOf>
   Panels pack_panels(Tensor x, int64_t rows, int64_t height, Format activation, PlaceOf place);
+  void multiply_tiles(const Product& product, const Panels& x, int64_t first_tile, int64_t end_tile) const;
 
   const KernelTable& kernels_;
   ThreadPool pool_;

@@ -24,9 +24,10 @@ struct MatmulArgs {
   int64_t m;
   const float* bias;  // outs values, or null
   float scale;
+  bool add = false;  // to what y holds
 };
 
-constexpr int kMaxQueries = 8;
+constexpr int kMaxQueries = 32;
 
 struct AttendArgs {
   const std::byte* const* pages;

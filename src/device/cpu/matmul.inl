@@ -9,6 +9,9 @@ namespace invar::cpu {
 
 constexpr int kFewRows = 8;  // up to so many unpack codes in registers
 
+template <class Tile>
+constexpr int kAhead = 4096 / int(sizeof(Tile)) + 2;  // so many tiles before they are read they are fetched
+
 // Writes the finished sums of one tile row.
 template <class V>
 [[gnu::always_inline]] static inline void finish_sum(const MatmulArgs& a, int64_t tile, int64_t row,
@@ -17,8 +20,10 @@ template <class V>
   const int n = int(a.outs - out < kLanes ? a.outs - out : kLanes);
   if (a.scale != 1) y = V::mul(y, V::set(a.scale));
   if (a.bias) y = V::add(y, n < kLanes ? V::load_first(a.bias + out, n) : V::load(a.bias + out));
-  if (n < kLanes) V::store_first(a.y[row] + out, y, n);
-  else V::store(a.y[row] + out, y);
+  float* to = a.y[row] + out;
+  if (a.add) y = V::add(n < kLanes ? V::load_first(to, n) : V::load(to), y);
+  if (n < kLanes) V::store_first(to, y, n);
+  else V::store(to, y);
 }
 
 // Few rows: codes are unpacked in registers.
@@ -32,8 +37,13 @@ void few_rows(const MatmulArgs& a, int64_t first_tile, int64_t first_row) {
     for (int m = 0; m < kRows; ++m) acc[t][m] = V::zero();
   }
   const auto* x = static_cast<const typename Fmt::Activation::Block*>(a.x) + first_row;
+  // What is fetched goes on behind the end of a tile row where reading will: kTiles rows further.
+  int64_t ahead = kAhead<Tile>, left = a.blocks - ahead;
+  for (; left <= 0; left += a.blocks) ahead += (kTiles - 1) * a.blocks;
   for (int64_t b = 0; b < a.blocks; ++b) {
+    if (left-- == 0) ahead += (kTiles - 1) * a.blocks;
     if constexpr (Fmt::block_values == 1) {
+      for (int t = 0; t < kTiles; ++t) V::fetch(w[t] + ahead, 0, 1);
       add_products<V, Fmt>(acc, w, x);
       x += a.m;
     } else {
@@ -41,7 +51,7 @@ void few_rows(const MatmulArgs& a, int64_t first_tile, int64_t first_row) {
       PackedTiles<V, Fmt, kTiles> tiles;
       for (int t = 0; t < kTiles; ++t) tiles.tile[t] = w[t];
       for (int s = 0; s < kSubs; ++s, x += a.m) {
-        for (int t = 0; t < kTiles; ++t) V::fetch_ahead(*w[t], s, kSubs);
+        for (int t = 0; t < kTiles; ++t) V::fetch(w[t] + ahead, s, kSubs);
         add_products<V, Fmt>(acc, tiles, s, x);
       }
     }
@@ -67,7 +77,7 @@ class ManyRows {
             reinterpret_cast<const typename Fmt::Tile*>(a.tiles + (first_tile + t) * a.tile_row_bytes) + b;
         for (int i = 0; i < n; ++i)
           for (int s = 0; s < kSubs; ++s) {
-            V::fetch_ahead(tile[i], s, kSubs);
+            V::fetch(tile + i + kAhead<typename Fmt::Tile>, s, kSubs);
             unpacked_[t].unpack(tile[i], s, i * kSubs + s);
           }
       }

@@ -15,6 +15,7 @@ void conv(const ConvArgs& a) {
   for (int64_t r = 0; r < a.rows; ++r)
     sixteens(a.count, [&](int64_t i, int n) {
       int64_t c = a.first + i;
+      if (r + 2 < a.rows) __builtin_prefetch(input(r + 2) + c);  // rows lie far apart
       typename V::F y = V::mul(get<V>(a.weight + c, n), get<V>(input(r - past) + c, n));
       for (int64_t j = 1; j < a.taps; ++j)
         y = V::fma(get<V>(a.weight + j * a.channels + c, n), get<V>(input(r - past + j) + c, n), y);
@@ -68,6 +69,10 @@ void delta_strip(const DeltaArgs& a) {
       const float* next_k = k + a.qk_stride;
       decay = V::set(a.decay[(t + 1) * a.gate_stride]);
       for (int64_t i = 0; i < a.key_dim; ++i, s += W * kLanes) {
+        if (i % kLanes == 0 && t + 2 < a.rows) {  // rows lie far apart
+          __builtin_prefetch(q + 2 * a.qk_stride + i);
+          __builtin_prefetch(next_k + 2 * a.qk_stride + i);
+        }
         F key = V::set(k[i]), query = V::set(q[i]), next = V::set(next_k[i]);
         for (int w = 0; w < W; ++w) {
           F x = V::fma(key, u[w], V::load(s + w * kLanes));

@@ -164,12 +164,13 @@ struct Avx2 {
     std::memcpy(&x, p, 4);
     return _mm256_set1_epi32(x);
   }
-  // Products in 16 bits would saturate for bytes above 127, so even and odd bytes are widened first.
+  // Products of bytes above 127 do not fit 16 bits; of w - 128 they do (2 * 128 * 127), |w - 128| being the
+  // unsigned factor and its sign moved to the other.
+  static constexpr int kDotOffset = 128;
   static __m256i dot8(__m256i acc, __m256i w, __m256i codes) {
-    __m256i even = _mm256_madd_epi16(_mm256_and_si256(w, _mm256_set1_epi16(255)),
-                                     _mm256_srai_epi16(_mm256_slli_epi16(codes, 8), 8));
-    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(codes, 8));
-    return _mm256_add_epi32(acc, _mm256_add_epi32(even, odd));
+    w = _mm256_xor_si256(w, _mm256_set1_epi8(-128));
+    __m256i products = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(codes, w));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(products, _mm256_set1_epi16(1)));
   }
   static I dot(I acc, B w, __m256i codes) { return {dot8(acc.a, w.a, codes), dot8(acc.b, w.b, codes)}; }
   // 2 * 127 * 127 fits 16 bits.
@@ -199,10 +200,10 @@ struct Avx2 {
   }
 
   template <class Tile>
-  static void fetch_ahead(const Tile& tile, int s, int n) {
-    constexpr int kLines = (int(sizeof(Tile)) + 63) / 64, kTiles = 4096 / int(sizeof(Tile)) + 2;
+  static void fetch(const Tile* tile, int s, int n) {
+    constexpr int kLines = (int(sizeof(Tile)) + 63) / 64;
     const int lines = (kLines + n - 1) / n;  // the same for every part, so that the loop unrolls
-    const char* p = reinterpret_cast<const char*>(&tile + kTiles) + 64 * lines * s;
+    const char* p = reinterpret_cast<const char*>(tile) + 64 * lines * s;
     for (int i = 0; i < lines; ++i) _mm_prefetch(p + 64 * i, _MM_HINT_T0);
   }
 };

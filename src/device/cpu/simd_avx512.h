@@ -111,6 +111,7 @@ struct Avx512 {
     std::memcpy(&x, p, 4);
     return _mm512_set1_epi32(x);
   }
+  static constexpr int kDotOffset = 0;
   static I dot(I acc, B w, __m512i codes) { return _mm512_dpbusd_epi32(acc, w, codes); }
   static I dot7(I acc, B w, __m512i codes) { return _mm512_dpbusd_epi32(acc, w, codes); }
 
@@ -118,10 +119,10 @@ struct Avx512 {
   static constexpr int groups_of_16_bits(int, int) { return 1; }
 
   template <class Tile>
-  static void fetch_ahead(const Tile& tile, int s, int n) {
-    constexpr int kLines = (int(sizeof(Tile)) + 63) / 64, kTiles = 4096 / int(sizeof(Tile)) + 2;
+  static void fetch(const Tile* tile, int s, int n) {
+    constexpr int kLines = (int(sizeof(Tile)) + 63) / 64;
     const int lines = (kLines + n - 1) / n;  // the same for every part, so that the loop unrolls
-    const char* p = reinterpret_cast<const char*>(&tile + kTiles) + 64 * lines * s;
+    const char* p = reinterpret_cast<const char*>(tile) + 64 * lines * s;
     for (int i = 0; i < lines; ++i) _mm_prefetch(p + 64 * i, _MM_HINT_T0);
   }
 };

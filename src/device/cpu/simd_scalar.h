@@ -202,7 +202,9 @@ struct Scalar {
     std::memcpy(&x, p, 4);
     return x;
   }
-  // acc[lane] += sum of weight byte * code over the lane's 4 bytes; `dot7` wants bytes below 128.
+  // acc[lane] += sum of (weight byte - kDotOffset) * code over the lane's 4 bytes.  `dot7` has no offset and
+  // wants bytes below 128.
+  static constexpr int kDotOffset = 0;
   static I dot(const I& acc, const B& w, int32_t codes) {
     int8_t c[4];
     std::memcpy(c, &codes, 4);
@@ -217,9 +219,9 @@ struct Scalar {
   struct S {};
   static constexpr int groups_of_16_bits(int, int) { return 1; }
 
-  // Fetches part s of n of the tile a few kilobytes behind `tile`.
+  // Fetches part s of n of the tile into the first-level cache; it may lie behind the last one.
   template <class Tile>
-  static void fetch_ahead(const Tile&, int, int) {}
+  static void fetch(const Tile*, int, int) {}
 };
 
 }  // namespace invar::cpu

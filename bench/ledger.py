@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""The memory of many turns: the budget against what the process took, and what grew.
+
+    bench/ledger.py MODEL.gguf --memory 1GiB [--users 25] [--turns 20] [--scale 0.1] [-- more flags of invar bench]
+
+Runs `invar bench --workload chat` and reads its JSON.  Exit status 1: more than 5 % over the budget, or grown by
+more than 5 % of it since turn 50.
+"""
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("--memory", required=True)
+    p.add_argument("--users", default="25")
+    p.add_argument("--turns", default="20")
+    p.add_argument("--scale", default="0.1")
+    p.add_argument("--invar", default=str(ROOT / "build" / "invar"))
+    p.add_argument("more", nargs="*")
+    a = p.parse_args()
+    command = [a.invar, "bench", a.model, "--workload", "chat", "--json", "-q", "--memory", a.memory, "--users",
+               a.users, "--turns", a.turns, "--scale", a.scale, *a.more]
+    run = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    budget, peak = run["allowed_bytes"], run["peak_rss_bytes"]
+    rss = [t["rss_bytes"] for t in sorted(run["turns"], key=lambda t: t["ended"])]
+    if len(rss) < 100:
+        sys.exit(f"expected 100 turns or more, found {len(rss)}")
+    grown = max(rss[50:]) - rss[49]
+    for name, value in (("budget", budget), ("peak", peak), ("states", run["state_bytes"]),
+                        ("after turn 1", rss[0]), ("after turn 50", rss[49]),
+                        (f"after turn {len(rss)}", rss[-1])):
+        print(f"{name:16} {value / 2**20:10.1f} MiB  {100 * value / budget:6.1f} %")
+    print(f"{'grown since 50':16} {grown / 2**20:10.1f} MiB  {100 * grown / budget:6.1f} %")
+    return int(peak > 1.05 * budget or grown > 0.05 * budget)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -88,7 +88,11 @@ TEST_F(Serving, ChoicesAndPromptsComeInOrder) {
 
 // The requests of lm-evaluation-harness: ids in, log-probabilities of prompt and one more token back.
 TEST_F(Serving, LogProbabilitiesAreThoseOfADirectPass) {
-  auto open = ModelRunner::open(plain_->file(), RunnerOptions{1, 512, "auto", 256 << 20, 4096});
+  RunnerOptions options;
+  options.threads = 1;
+  options.memory_bytes = 256 << 20;
+  options.context = 4096;
+  auto open = ModelRunner::open(plain_->file(), options);
   ASSERT_TRUE(open) << open.error().message;
   ModelRunner& runner = **open;
   Site site(*plain_, Site::engine(*plain_));

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the seed corpus of the parsers: tiny valid files (ok-*), and one file for each way to be broken (bad-*).
 
-Usage: fuzz/make_corpus.py    (no arguments; replaces ok-* and bad-* of fuzz/corpus/, leaves other files alone)
+Usage: fuzz/make_corpus.py    (no arguments; replaces ok-*, bad-* and seed-* of fuzz/corpus/, leaves other files alone)
 """
 import hashlib
 import json
@@ -211,12 +211,47 @@ def http_files():
     yield "bad-chunk", top + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"
 
 
+def answer_files():
+    """The fixtures of the parser's tests, each as text of its own dialect."""
+    dialects = ["qwen_xml", "glm", "llama3", "hermes", "none"]
+    for i, item in enumerate(json.loads((CORPUS.parent.parent / "tests/data/answers.json").read_text())):
+        flags = dialects.index(item["format"]) + 32 * item.get("in_thought", False) + 64 * item.get("calls_in_thought", False)
+        while flags % 5 != dialects.index(item["format"]):
+            flags += 1
+        data = bytes.fromhex(item["hex"]) if "hex" in item else item["text"].encode()
+        yield f"seed-{i:02}", bytes([flags, 3 + i % 5]) + data
+
+
+def grammar_files():
+    tools = [{"type": "function", "function": {"name": "save", "parameters": {"type": "object", "required": ["path"], "properties": {
+        "path": {"type": "string"}, "n": {"type": ["integer", "null"]}, "kind": {"enum": ["x", "y"]}}}}}]
+    messages = [{"role": "system", "content": "A"}, {"role": "user", "content": [{"type": "text", "text": "x"}]}, {"role": "assistant", "tool_calls": [
+        {"id": "1", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]}, {"role": "tool", "content": "r"}, {"role": "system", "content": "late"}]
+    schemas = [{}, {"type": "object", "properties": {"a": {"type": "integer", "minimum": 1}}}, {"enum": [1, "a", None]}, {"type": "string", "pattern": "^a+$"},
+               {"type": "array", "items": {"$ref": "#/$defs/x"}, "$defs": {"x": {"type": "number"}}}, {"anyOf": [{"type": "null"}, {"type": "string", "format": "date"}]},
+               {"type": "object", "properties": {"a": {"not": {}}}}]
+    for i, schema in enumerate(schemas):
+        yield f"ok-schema-{i}", b"\0" + json.dumps(schema).encode()
+    yield "ok-regex", b"\1[a-f]{2,5}(x|y)?"
+    yield "ok-lark", b'\2start: "a" b+\nb: /[0-9]+/ ","\n'
+    yield "ok-messages", b"\3" + json.dumps(messages).encode()
+    for kind in (4, 5):
+        yield f"ok-tools-{kind}", bytes([kind]) + json.dumps(tools).encode()
+    for name, data in {"json": b'\0{"type":', "type": b'\0{"type":"strange"}', "list": b"\0[1]", "regex": b"\1(", "regex-big": b"\1(a{1000}){1000}", "lark": b"\2start: x",
+                       "lark-empty": b"\2", "role": b'\3[{"role":"king"}]', "tools": b"\4[]", "name": b'\5[{"name":"a b"}]',
+                       "deep": b"\0" + b'{"items":' * 200 + b"{}" + b"}" * 200, "ref": b'\0{"$ref":"http://example.invalid/x"}', "empty": b""}.items():
+        yield f"bad-{name}", data
+
+
 def main():
     for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files()),
                         ("stored_state", stored_state_files()), ("http", http_files())):
+
+
+                        ("stored_state", stored_state_files()), ("answer", answer_files()), ("grammar", grammar_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
-        for old in [*folder.glob("ok-*"), *folder.glob("bad-*")]:
+        for old in [*folder.glob("ok-*"), *folder.glob("bad-*"), *folder.glob("seed-*")]:
             old.unlink()
         for name, data in files:
             (folder / name).write_bytes(data)

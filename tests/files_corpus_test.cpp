@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "../fuzz/targets.h"
+#include "../fuzz/text_targets.h"
 
 namespace invar {
 namespace {
@@ -28,6 +29,8 @@ void replay(const char* name, Target target, int at_least) {
 TEST(Corpus, Gguf) { replay("gguf", fuzz_gguf, 100); }
 TEST(Corpus, Safetensors) { replay("safetensors", fuzz_safetensors, 50); }
 TEST(Corpus, Config) { replay("config", fuzz_config, 20); }
+TEST(Corpus, Answer) { replay("answer", fuzz_answer, 60); }
+TEST(Corpus, Grammar) { replay("grammar", fuzz_grammar, 20); }
 TEST(Corpus, StoredState) { replay("stored_state", fuzz_stored_state, 25); }
 
 }  // namespace

@@ -26,7 +26,8 @@ class Sequence {
   }
   Sequence& rule(const std::string& name) {
     flush();
-    out_ += (out_.empty() ? "" : " ") + name;
+    out_ += out_.empty() ? "" : " ";
+    out_ += name;
     return *this;
   }
   std::string str() {
@@ -44,13 +45,19 @@ class Sequence {
  private:
   void flush() {
     if (literal_.empty()) return;
-    out_ += (out_.empty() ? "" : " ") + json_text(literal_);
+    out_ += out_.empty() ? "" : " ";
+    out_ += json_text(literal_);
     literal_.clear();
   }
 
   const Tokenizer& tokenizer_;
   std::string out_, literal_;
 };
+
+void add_choice(std::string& list, const std::string& one) {
+  list += list.empty() ? "" : " | ";
+  list += one;
+}
 
 std::string in_regex(std::string_view text) {
   std::string out;
@@ -129,7 +136,7 @@ class Builder {
       }
       case Kind::Choice: {
         std::string all;
-        for (const std::string& one : spec.choice) all += (all.empty() ? "" : " | ") + json_text(one);
+        for (const std::string& one : spec.choice) add_choice(all, json_text(one));
         return all;
       }
       case Kind::Lark:
@@ -156,7 +163,7 @@ class Builder {
       const Json parameters = enforceable(function.value("parameters", Json::object()), ignored);
       if (f_.calls == AnswerFormat::Calls::Json) add_json(rule, name, parameters, where);
       else add_tags(rule, name, parameters, where);
-      names += (names.empty() ? "" : " | ") + rule;
+      add_choice(names, rule);
     }
     if (names.empty()) {
       const std::string all = rules_.names.empty() ? "" : rules_.names[0];
@@ -173,7 +180,8 @@ class Builder {
   }
 
   void add_json(const std::string& rule, const std::string& name, Json parameters, const std::string& where) {
-    if (!parameters.is_object() || !parameters.contains("type")) parameters["type"] = "object";
+    if (!parameters.is_object()) parameters = Json::object();
+    if (!parameters.contains("type")) parameters["type"] = "object";
     parts_.push_back({where, parameters});
     add(rule + "_args", json_rule(std::move(parameters)));
     const std::string key = std::string(f_.arguments_key);
@@ -189,8 +197,9 @@ class Builder {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
-    const Json properties =
+    Json properties =
         parameters.is_object() ? parameters.value("properties", Json::object()) : Json::object();
+    if (!properties.is_object()) properties = Json::object();
     const Json required =
         parameters.is_object() ? parameters.value("required", Json::array()) : Json::array();
     int n = 0;
@@ -244,7 +253,7 @@ class Builder {
     std::string out;
     for (const Json& value : values) {
       const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
-      out += (out.empty() ? "" : " | ") + json_text(text);
+      add_choice(out, json_text(text));
     }
     return out;
   }

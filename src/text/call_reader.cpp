@@ -257,7 +257,11 @@ class TagReader : public CallReader {
     begun_ = true;
   }
 
-  std::string key_json() const { return (keys_.empty() ? "{\"" : ",\"") + json_escaped(key_) + "\":"; }
+  std::string key_json() const {
+    std::string out = keys_.empty() ? "{\"" : ",\"";
+    out += json_escaped(key_);
+    return out + "\":";
+  }
 
   void end_call(CallSink& sink) {
     sink.arguments(keys_.empty() ? "{}" : "}");

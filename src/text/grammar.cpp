@@ -1,6 +1,10 @@
 #include "text/grammar.h"
 
 #include <algorithm>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "text/textkit_error.h"
@@ -14,6 +18,7 @@ constexpr size_t kMaxBytes = size_t{1} << 20;
 constexpr int kMaxNesting = 64;
 constexpr int kMaxTrials = 200;  // when looking for the place of a fault
 constexpr size_t kMaxChoices = 1000;
+constexpr size_t kMaxKept = 64;
 
 Error bad(std::string where, std::string message) {
   return Error{Code::BadRequest, std::move(where), std::move(message)};
@@ -162,6 +167,30 @@ std::unique_ptr<Matcher> Matcher::copy() const {
 
 std::unique_ptr<Matcher> Grammar::start() const { return first_->copy(); }
 
+// Grammars of the last requests: clients send the same again with each turn.
+struct GrammarCompiler::Kept {
+  std::mutex mutex;
+  std::list<std::pair<std::string, Grammar>> recent;  // the latest first
+
+  std::optional<Grammar> find(const std::string& key) {
+    const std::lock_guard lock(mutex);
+    const auto it = std::find_if(recent.begin(), recent.end(), [&](const auto& e) { return e.first == key; });
+    if (it == recent.end()) return {};
+    recent.splice(recent.begin(), recent, it);
+    return it->second;
+  }
+  void add(const std::string& key, const Grammar& grammar) {
+    const std::lock_guard lock(mutex);
+    recent.emplace_front(key, grammar);
+    if (recent.size() > kMaxKept) recent.pop_back();
+  }
+};
+
+GrammarCompiler::GrammarCompiler() : kept_(std::make_unique<Kept>()) {}
+GrammarCompiler::GrammarCompiler(GrammarCompiler&&) noexcept = default;
+GrammarCompiler& GrammarCompiler::operator=(GrammarCompiler&&) noexcept = default;
+GrammarCompiler::~GrammarCompiler() = default;
+
 void GrammarCompiler::Free::operator()(tk_grammar_env* e) const { tk_grammar_env_free(e); }
 
 Result<GrammarCompiler> GrammarCompiler::make(const Tokenizer& tokenizer, std::span<const Token> ends) {
@@ -257,6 +286,15 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const 
 }
 
 Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
+  const std::string key = std::to_string(int(spec.kind)) + (spec.strict ? "!" : "?") +
+                          json_text({spec.schema, spec.text, spec.choice});
+  if (std::optional<Grammar> kept = kept_->find(key)) return std::move(*kept);
+  Grammar made = TRY(compile_new(spec));
+  kept_->add(key, made);
+  return made;
+}
+
+Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
   using Kind = GrammarSpec::Kind;
   if (spec.kind == Kind::JsonSchema) return compile_schema(spec.schema, spec.strict);
   if (spec.kind == Kind::JsonObject) return compile_schema({{"type", "object"}}, true);
@@ -268,7 +306,7 @@ Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
       return bad(where, "expected 1 to " + std::to_string(kMaxChoices) + " texts, found " +
                             std::to_string(spec.choice.size()));
     }
-    for (const std::string& one : spec.choice) text += "|" + regex_literal(one);
+    for (const std::string& one : spec.choice) (text += '|') += regex_literal(one);
     text = "(" + text.substr(1) + ")";
   }
   if (text.empty() || text.size() > kMaxBytes) {

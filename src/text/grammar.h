@@ -72,9 +72,13 @@ class Grammar {  // immutable: any number of threads may use it
   std::vector<std::string> ignored_;
 };
 
-// One per model: the vocabulary as a tree.  Immutable: any number of threads may use it.
+// One per model: the vocabulary as a tree, and the grammars compiled last.  Any number of threads may use it.
 class GrammarCompiler {
  public:
+  GrammarCompiler(GrammarCompiler&&) noexcept;
+  GrammarCompiler& operator=(GrammarCompiler&&) noexcept;
+  ~GrammarCompiler();
+
   // `ends`: every token that ends an answer.  Takes some 0.1 to 0.5 s and 10 to 25 MB for a large vocabulary.
   static Result<GrammarCompiler> make(const Tokenizer& tokenizer, std::span<const Token> ends);
 
@@ -85,13 +89,17 @@ class GrammarCompiler {
   struct Free {
     void operator()(tk_grammar_env* e) const;
   };
-  GrammarCompiler() = default;
+  struct Kept;
+
+  GrammarCompiler();
   Result<std::unique_ptr<Matcher>> matcher(int kind, std::string_view text, bool strict, const char* where,
                                            std::string* warnings) const;
+  Result<Grammar> compile_new(const GrammarSpec& spec) const;
   Result<Grammar> compile_schema(Json schema, bool strict) const;
   std::string place_of_fault(const Json& root, bool strict) const;
 
   std::unique_ptr<tk_grammar_env, Free> kit_;
+  std::unique_ptr<Kept> kept_;
 };
 
 }  // namespace invar

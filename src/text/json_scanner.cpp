@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <utility>
 
 #include "text/json.h"
 
@@ -197,7 +198,7 @@ void JsonScanner::end_escape(std::string& out) {
 void JsonScanner::repair(std::string& out) {
   if (expect_ == Expect::String) {
     end_escape(out);
-    if (!escape_.empty()) out += "\\" + std::exchange(escape_, {});
+    if (!escape_.empty()) (out += '\\') += std::exchange(escape_, {});
     out += '"';
     expect_ = key_ ? Expect::Colon : Expect::Comma;
   }

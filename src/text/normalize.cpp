@@ -53,7 +53,8 @@ Result<std::string> content_text(const Json& content, bool system, const std::st
     if (!system) {
       out += words;
     } else if (const std::string_view kept = without_headers(words); !kept.empty()) {
-      out += (out.empty() ? "" : "\n\n") + std::string(kept);
+      out += out.empty() ? "" : "\n\n";
+      out += kept;
     }
   }
   return out;

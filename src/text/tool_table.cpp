@@ -209,12 +209,21 @@ class Literal {
   size_t at_ = 0;
 };
 
+// One value of JSON, which may stand inside another.
+std::optional<Json> parsed_value(std::string_view text) {
+  std::string list(1, '[');
+  list += text;
+  list += ']';
+  Result<Json> parsed = parse_ordered_json(list, "value");
+  if (!parsed || parsed->size() != 1) return {};
+  return std::move((*parsed)[0]);
+}
+
 std::optional<std::string> container_json(std::string_view text, unsigned types) {
   const char open = text.empty() ? ' ' : text[0];
   const unsigned type = open == '{' ? kObject : open == '[' || open == '(' ? kArray : 0;
   if ((type & types) == 0) return {};
-  if (auto parsed = parse_ordered_json("[" + std::string(text) + "]", "value"); parsed && parsed->size() == 1)
-    return std::string(text);
+  if (parsed_value(text)) return std::string(text);
   return Literal(text).read();
 }
 
@@ -229,11 +238,10 @@ std::string string_json(std::string_view text) { return '"' + json_escaped(text)
 // Without a type: JSON that is no string and is written as JSON is.
 std::string untyped_json(std::string_view text) {
   const std::string_view body = trimmed(text);
-  auto parsed = parse_ordered_json("[" + std::string(body) + "]", "value");
-  if (!parsed || parsed->size() != 1) return string_json(text);
-  const Json& value = (*parsed)[0];
-  if (value.is_structured()) return std::string(body);
-  if (value.is_string() || json_text(value) != body) return string_json(text);
+  const std::optional<Json> value = parsed_value(body);
+  if (!value) return string_json(text);
+  if (value->is_structured()) return std::string(body);
+  if (value->is_string() || json_text(*value) != body) return string_json(text);
   return std::string(body);
 }
 

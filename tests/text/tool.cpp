@@ -2,15 +2,19 @@
 //
 //   {"load": path} of a tokenizer.json, or of arrays as GGUF has them  -> {"size": n}
 //   {"encode": [hex bytes], "mode": 0..2}                     -> {"ids": [[...]]}
+//   {"schema": schema, "strict": bool, "seed": n}            -> {"answer": text, "ignored": [...]}: a random
+//   one
 //   {"template": source, "variables": text, "now": seconds}  -> {"text": ...}
 // A failure is answered by {"error": message}.
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "text/chat_template.h"
+#include "text/grammar.h"
 #include "text/tokenizer.h"
 
 namespace invar {
@@ -41,10 +45,48 @@ Result<Tokenizer> load(const std::string& path) {
   spec.scores = json.value("scores", std::vector<float>());
   spec.merges = json.value("merges", std::vector<std::string>());
   spec.add_space_prefix = json.value("add_space_prefix", true);
+  spec.eos = json.value("eos", std::vector<Token>());
   return Tokenizer::make(spec);
 }
 
+// Any token that is allowed; after a while what ends a value.
+Result<std::string> random_answer(const Grammar& grammar, const Tokenizer& tokenizer, unsigned seed) {
+  std::mt19937 random(seed);
+  const std::unique_ptr<Matcher> matcher = grammar.start();
+  std::string out;
+  for (int step = 0; step < 4000 && !matcher->complete(); step++) {
+    std::vector<uint64_t> bits(size_t(tokenizer.size()) / 64 + 1, ~uint64_t(0));
+    TRY(matcher->mask(bits));
+    std::vector<Token> tokens, closers;
+    bool may_end = false;
+    for (Token t = 0; t < tokenizer.size(); t++) {
+      if ((bits[size_t(t) / 64] >> (t % 64) & 1) == 0) continue;
+      const std::string_view piece = tokenizer.piece(t);
+      if (tokenizer.is_eos(t)) may_end = true;
+      else if (piece == "\"" || piece == "}" || piece == "]") closers.push_back(t);
+      if (!tokenizer.is_eos(t)) tokens.push_back(t);
+    }
+    if (tokens.empty() || (may_end && random() % 3 == 0)) return out;
+    const std::vector<Token>& from = step > 30 && !closers.empty() && random() % 4 != 0 ? closers : tokens;
+    const Token chosen = from[random() % from.size()];
+    if (!TRY(matcher->accept(chosen)))
+      return Error{Code::BadRequest, "token " + std::to_string(chosen), "allowed, but not accepted"};
+    out += tokenizer.piece(chosen);
+  }
+  return out;
+}
+
 Result<Json> answer(const Json& request, std::optional<Tokenizer>& tokenizer) {
+  if (request.contains("schema")) {
+    const GrammarCompiler compiler = TRY(GrammarCompiler::make(*tokenizer, tokenizer->eos()));
+    GrammarSpec spec;
+    spec.kind = GrammarSpec::Kind::JsonSchema;
+    spec.schema = request["schema"];
+    spec.strict = request.value("strict", true);
+    const Grammar grammar = TRY(compiler.compile(spec));
+    return Json{{"answer", TRY(random_answer(grammar, *tokenizer, request.value("seed", 0u)))},
+                {"ignored", grammar.ignored()}};
+  }
   if (request.contains("load")) {
     tokenizer.reset();
     tokenizer.emplace(TRY(load(request["load"])));

@@ -1,5 +1,3 @@
-#include <cstdlib>
-
 #include "fuzz/adapter_targets.h"
 
 namespace invar {
@@ -15,8 +13,7 @@ class Silent : public Service {  // bodies are read, nothing is asked
 };
 
 struct World {
-  // INVAR_FUZZ_MODEL: any model file, its vocabulary is needed.
-  ModelFile file = ModelFile::open(std::getenv("INVAR_FUZZ_MODEL"), Need::Header).take();
+  ModelFile file = ModelFile::open(INVAR_FUZZ_MODEL, Need::Header).take();
   Chat chat = Chat::make(file).take();
   Silent silent;
   Metrics metrics;

@@ -1,7 +1,10 @@
 // Bodies of the four APIs as questions: what they mean, and what is refused by which name.
 #include <cstdio>
+#include <functional>
 #include <gtest/gtest.h>
+#include <random>
 
+#include "../fuzz/adapter_targets.h"
 #include "alphabet_model.h"
 #include "engine/chat.h"
 #include "server/intake.h"
@@ -286,6 +289,132 @@ TEST_F(Parse, StructuresInAllTheirForms) {
                             R"("output_format":{"type":"json_schema","schema":{"type":"object"}})"})
     EXPECT_EQ(good(Messages, "{" + kHello + R"(,"max_tokens":1,)" + field + "}").q.structure.kind,
               Kind::Schema);
+}
+
+// Known fields with values of any kind, some bodies of the tests above among them.
+TEST_F(Parse, AnyBodyIsReadOrRefusedByName) {
+  constexpr const char* kNames[] = {"model",
+                                    "prompt",
+                                    "messages",
+                                    "input",
+                                    "system",
+                                    "instructions",
+                                    "tools",
+                                    "tool_choice",
+                                    "functions",
+                                    "function_call",
+                                    "max_tokens",
+                                    "max_output_tokens",
+                                    "temperature",
+                                    "stop",
+                                    "stop_sequences",
+                                    "n",
+                                    "seed",
+                                    "logit_bias",
+                                    "logprobs",
+                                    "top_logprobs",
+                                    "echo",
+                                    "stream",
+                                    "stream_options",
+                                    "response_format",
+                                    "json_schema",
+                                    "text",
+                                    "output_config",
+                                    "format",
+                                    "schema",
+                                    "type",
+                                    "role",
+                                    "content",
+                                    "name",
+                                    "function",
+                                    "parameters",
+                                    "arguments",
+                                    "tool_calls",
+                                    "reasoning",
+                                    "effort",
+                                    "thinking",
+                                    "budget_tokens",
+                                    "source",
+                                    "chat_template_kwargs",
+                                    "enable_thinking",
+                                    "structured_outputs",
+                                    "choice",
+                                    "regex",
+                                    "guided_json",
+                                    "input_schema",
+                                    "defer_loading",
+                                    "tool_name",
+                                    "output",
+                                    "call_id",
+                                    "include",
+                                    "allowed_tools",
+                                    "mode"};
+  constexpr const char* kTexts[] = {"",
+                                    "x",
+                                    "user",
+                                    "assistant",
+                                    "system",
+                                    "tool",
+                                    "function",
+                                    "custom",
+                                    "namespace",
+                                    "text",
+                                    "input_text",
+                                    "tool_use",
+                                    "tool_result",
+                                    "tool_reference",
+                                    "json_schema",
+                                    "json_object",
+                                    "required",
+                                    "any",
+                                    "allowed_tools",
+                                    "document",
+                                    "message",
+                                    "reasoning",
+                                    "function_call",
+                                    "item_reference",
+                                    "low",
+                                    "none",
+                                    "{\"a\":1}"};
+  std::minstd_rand random(5);
+  auto pick = [&](const auto& list) { return list[random() % std::size(list)]; };
+  std::function<Json(int)> any = [&](int depth) -> Json {
+    switch (random() % (depth > 0 ? 9 : 6)) {
+      case 0:
+        return nullptr;
+      case 1:
+        return random() % 2 == 0;
+      case 2:
+        return int64_t(random() % 7) - 2;
+      case 3:
+        return random() % 2 ? Json(1e300) : Json(UINT64_MAX);
+      case 4:
+      case 5:
+        return pick(kTexts);
+      case 6: {
+        Json list = Json::array();
+        for (unsigned i = random() % 4; i > 0; --i) list.push_back(any(depth - 1));
+        return list;
+      }
+      default: {
+        Json object = Json::object();
+        for (unsigned i = random() % 6; i > 0; --i) object[pick(kNames)] = any(depth - 1);
+        return object;
+      }
+    }
+  };
+  int taken = 0;
+  for (int i = 0; i < 40000; ++i) {
+    Json body = Json::object();
+    if (random() % 4) body["messages"] = Json::array({{{"role", pick(kTexts)}, {"content", any(3)}}});
+    if (random() % 4) body["max_tokens"] = 5;
+    if (random() % 2) body["prompt"] = any(2);
+    for (unsigned k = random() % 5; k > 0; --k) body[pick(kNames)] = any(5);
+    const std::string bytes = std::string(1, char(i % 4)) + json_text(body);
+    taken += fuzz_adapter(std::as_bytes(std::span(bytes)), served_);
+  }
+  EXPECT_GT(taken, 1000);
+  EXPECT_LT(taken, 39000);
 }
 
 }  // namespace

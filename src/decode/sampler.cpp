@@ -271,8 +271,8 @@ Status check_finite(std::span<const float> logits, int64_t position) {
   if (all_finite(logits)) return Ok{};
   auto at = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
   return Error{Code::BadFile, "logits",
-               "token " + std::to_string(at - logits.begin()) + " has a logit that is not finite, at position " +
-                   std::to_string(position)};
+               "token " + std::to_string(at - logits.begin()) +
+                   " has a logit that is not finite, at position " + std::to_string(position)};
 }
 
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,

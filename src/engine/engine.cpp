@@ -101,67 +101,6 @@ void Engine::forget() {
   while (tree_.evict(runner_.pool().budget_bytes()) > 0) {}
 }
 
-// --- any thread ---
-
-Result<uint64_t> Engine::submit(Request request) {
-  if (request.prompt.empty())
-    return Error{Code::BadRequest, "prompt", "expected at least one token, found none"};
-  TRY(check_fits(int64_t(request.prompt.size()), runner_.context()));
-  for (Token t : request.prompt)
-    if (t < 0 || t >= runner_.vocab())
-      return Error{Code::BadRequest, "prompt",
-                   "expected tokens from 0 to " + std::to_string(runner_.vocab() - 1) + ", found " +
-                       std::to_string(t)};
-  constexpr int kMostChoices = 128;
-  if (request.n < 1 || request.n > kMostChoices)
-    return Error{Code::BadRequest, "n",
-                 "expected 1 to " + std::to_string(kMostChoices) + ", found " + std::to_string(request.n)};
-  TRY(check_sampling(request.sampling, runner_.vocab()));
-  for (const std::string* name : {&request.save_as, &request.from})
-    if (!name->empty()) TRY(check_state_name(*name));
-  if (!request.from.empty() && request.prompt_logprobs >= 0)
-    return Error{Code::BadRequest, "from",
-                 "expected no saved state where the prompt's log-probabilities are wanted"};
-  std::sort(request.marks.begin(), request.marks.end());
-  std::lock_guard lock(mutex_);
-  const uint64_t id = next_id_;
-  next_id_ += uint64_t(request.n);
-  submitted_.push_back({id, std::move(request), seconds()});
-  inbox_filled_.notify_all();
-  return id;
-}
-
-void Engine::cancel(uint64_t id) {
-  std::lock_guard lock(mutex_);
-  cancelled_.push_back(id);
-  inbox_filled_.notify_all();
-}
-
-Statistics Engine::statistics() const {
-  std::lock_guard lock(mutex_);
-  return shown_;
-}
-
-void Engine::wait() {
-  if (!active_.empty()) return;
-  std::unique_lock lock(mutex_);
-  inbox_filled_.wait(
-      lock, [&] { return woken_ || !submitted_.empty() || !cancelled_.empty() || !posted_.empty(); });
-  woken_ = false;
-}
-
-void Engine::post(std::function<void()> work) {
-  std::lock_guard lock(mutex_);
-  posted_.push_back(std::move(work));
-  inbox_filled_.notify_all();
-}
-
-void Engine::wake() {
-  std::lock_guard lock(mutex_);
-  woken_ = true;
-  inbox_filled_.notify_all();
-}
-
 // --- the engine's thread ---
 
 bool Engine::step() {
@@ -262,6 +201,7 @@ void Engine::begin(Submitted& s) {
     own.priority = asked.priority;
     own.deadline_s = asked.deadline_s;
     own.digest = asked.digest;
+    own.reuse = asked.reuse;
     own.logprobs = asked.logprobs;
     own.prompt_logprobs = i == 0 ? asked.prompt_logprobs : -1;
     own.on_event = asked.on_event;
@@ -308,7 +248,7 @@ Status Engine::start(Active& a) {
   a.wants = Active::Nothing;
   PrefixTree::Match match;
   const bool scoring = scores(a, a.scored);  // the rows from there on are wanted
-  if (!scoring && (options_.reuse || a.began)) match = tree_.match(a.tokens);
+  if (!scoring && (reuses(a) || a.began)) match = tree_.match(a.tokens);
   if (!a.request.from.empty() && !a.began) {
     if (saved_folder_.empty()) {
       const auto pin = tree_.pinned(a.request.from);
@@ -322,7 +262,7 @@ Status Engine::start(Active& a) {
   }
   const Snapshot saved = TRY(std::exchange(a.loaded, Snapshot{}));
   if (saved.position > match.snapshot.position) match.snapshot = saved;
-  if (store_ && options_.reuse && !scoring && !std::exchange(a.asked_disk, true) &&
+  if (store_ && reuses(a) && !scoring && !std::exchange(a.asked_disk, true) &&
       request_from_disk(a, match.snapshot)) {
     a.loaded = saved;
     return Ok{};
@@ -347,7 +287,7 @@ Status Engine::start(Active& a) {
     a.known = std::min(match.known, a.prompt_tokens);
     counts_.prompt_tokens += a.prompt_tokens;
     counts_.cached_tokens += a.usage.cached_tokens;
-    if (options_.reuse) tree_.learn(a.tokens);
+    if (reuses(a)) tree_.learn(a.tokens);
   }
   a.last_snapshot = a.taken = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
@@ -364,12 +304,12 @@ void Engine::share() {
     Active& a = *active_[order[i]];
     const auto tokens = int64_t(a.tokens.size());
     if (!a.state || a.position() != a.taken || tokens - a.position() <= kLeastGap) continue;
-    if (scores(a, a.scored)) continue;
+    if (!reuses(a) || scores(a, a.scored)) continue;
     take_known(a);
     scheduler_.await(a.id, 0, 0);
     for (size_t j = 0; j < i; ++j) {
       Active& reader = *active_[order[j]];
-      if (!reader.state) continue;
+      if (!reader.state || !reuses(reader)) continue;
       const int64_t until = std::min(common(reader.tokens, a.tokens), tokens - 1);
       if (until < std::max(a.position(), cuttable ? 0 : reader.last_snapshot) + kLeastGap) continue;
       if (reader.position() < until) {
@@ -566,6 +506,8 @@ void Engine::preempt(uint64_t id) {
   scheduler_.preempt(id);
 }
 
+bool Engine::reuses(const Active& a) const { return options_.reuse && a.request.reuse; }
+
 // Whether the row at this position is wanted for the log-probability of the prompt's next token.
 bool Engine::scores(const Active& a, int64_t position) const {
   return a.request.prompt_logprobs >= 0 && position >= a.scored && position + 1 < a.prompt_tokens;
@@ -653,7 +595,7 @@ void Engine::go_on(Active& a) {
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
   // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
   const bool keeps = now == a.prompt_tokens || spaced || cut;
-  if (keeps && (!followers.empty() || (options_.reuse && a.outcome == Finish::Running))) keep(a, cut);
+  if (keeps && (!followers.empty() || (reuses(a) && a.outcome == Finish::Running))) keep(a, cut);
   const uint64_t id = a.id;
   if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
   else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
@@ -754,7 +696,7 @@ void Engine::finish(uint64_t id, Finish how, std::optional<Error> error) {
   auto node = active_.extract(id);
   CHECK(!node.empty() && scheduler_.remove(id));
   Active& a = *node.mapped();
-  if (how == Finish::Failed || !options_.reuse) a.state.reset();
+  if (how == Finish::Failed || !reuses(a)) a.state.reset();
   keep_frozen(a, how == Finish::Stop || how == Finish::Length || how == Finish::StopString);
   auto end = [&](Active& one) {
     if (one.read_at > 0) one.usage.answer_s = seconds() - one.read_at;

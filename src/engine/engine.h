@@ -114,8 +114,9 @@ class Engine {
   Result<Token> choose_from(Active& a, std::span<const float> logits);
   void after_pass(Active& a, int64_t before);
   void take_token(Active& a, Token token);
-  void go_on(Active& a);
+  bool reuses(const Active& a) const;
   bool scores(const Active& a, int64_t position) const;
+  void go_on(Active& a);
   Status save(Active& a);
   void keep(Active& a, bool on_disk);
   void keep_frozen(Active& a, bool on_disk);

@@ -66,6 +66,7 @@ struct Request {
   std::vector<int64_t> marks;  // rising positions of the prompt where another may go another way
   int priority = 0;            // higher is served earlier
   double deadline_s = std::numeric_limits<double>::infinity();  // from now on
+  bool reuse = true;  // of what others read; false: and nothing of it is kept for them
   bool digest = false;
   // Alternatives told with the log-probability of each token of the answer or the prompt; below 0: none are
   // told.  A prompt whose are wanted is read from its beginning, once for all n.

@@ -109,6 +109,7 @@ std::optional<ApiError> Asking::start() {
     r.allowed = served_.chat.allowed(served_.service.vocab());
     if (rules.constraint) r.constraint = rules.constraint->copy();
     r.priority = q_.priority;
+    r.reuse = q_.reuse;
     r.logprobs = q_.logprobs;
     r.prompt_logprobs = std::max(q_.prompt_logprobs, q_.echo && !q_.conversation ? q_.logprobs : -1);
     requests.push_back(std::move(r));

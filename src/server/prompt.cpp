@@ -100,7 +100,7 @@ std::optional<ApiError> tokenize(const Served& served, const Question& q, Tokeni
 std::optional<ApiError> check_length(const Served& served, Family family, int64_t prompt,
                                      std::optional<int64_t>& most) {
   const int64_t context = served.service.context();
-  const int64_t wanted = most.value_or(1);
+  const int64_t wanted = std::min(most.value_or(1), int64_t(1) << 40);
   ApiError error;
   error.never_retry = true;
   const std::string p = std::to_string(prompt), n = std::to_string(context), g = std::to_string(wanted);

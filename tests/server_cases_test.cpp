@@ -122,8 +122,7 @@ TEST_F(Cases, SayTheSameInEveryApiHoweverTheyAreCut) {
           const Json stop = one["expect"].value("matched_stop", Json());
           EXPECT_EQ(whole["stop_sequence"], stop);
           EXPECT_EQ(whole["stop_reason"] == "stop_sequence", !stop.is_null());
-          for (const Json& block : whole["content"])
-            EXPECT_NE(block.value("text", "x"), "");
+          for (const Json& block : whole["content"]) EXPECT_NE(block.value("text", "x"), "");
         }
         if (HasFailure()) return;
       }

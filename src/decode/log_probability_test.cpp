@@ -1,8 +1,7 @@
 #include "decode/log_probability.h"
 
-#include <gtest/gtest.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 
 namespace invar {
 namespace {
@@ -31,7 +30,8 @@ TEST(LogProbability, EqualLogitsAreEqualFloatsOfRankOne) {
 
 TEST(LogProbability, AgreesWithTheSamplersOwn) {
   const std::vector<float> logits = {0.25f, -3, 11, 10.5f};
-  for (Token t = 0; t < 4; ++t) EXPECT_EQ(log_probabilities(logits, t, 0).value, float(log_probability(logits, t)));
+  for (Token t = 0; t < 4; ++t)
+    EXPECT_EQ(log_probabilities(logits, t, 0).value, float(log_probability(logits, t)));
   EXPECT_TRUE(log_probabilities(logits, 3, 0).best.empty());
 }
 

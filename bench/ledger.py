@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The memory of many turns: the budget against what the process took, and what grew.
 
-    bench/ledger.py MODEL.gguf --memory 1GiB [--users 25] [--turns 20] [--scale 0.1] [-- more flags of invar bench]
+    bench/ledger.py MODEL.gguf --memory 1GiB [--users 25] [--turns 20] [--scale 0.1] [more flags of invar bench]
 
 Runs `invar bench --workload chat` and reads its JSON.  Exit status 1: more than 5 % over the budget, or grown by
 more than 5 % of it since turn 50.
@@ -23,10 +23,9 @@ def main():
     p.add_argument("--turns", default="20")
     p.add_argument("--scale", default="0.1")
     p.add_argument("--invar", default=str(ROOT / "build" / "invar"))
-    p.add_argument("more", nargs="*")
-    a = p.parse_args()
+    a, more = p.parse_known_args()
     command = [a.invar, "bench", a.model, "--workload", "chat", "--json", "-q", "--memory", a.memory, "--users",
-               a.users, "--turns", a.turns, "--scale", a.scale, *a.more]
+               a.users, "--turns", a.turns, "--scale", a.scale, *more]
     run = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
     budget, peak = run["allowed_bytes"], run["peak_rss_bytes"]
     rss = [t["rss_bytes"] for t in sorted(run["turns"], key=lambda t: t["ended"])]

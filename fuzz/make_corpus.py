@@ -232,12 +232,13 @@ def grammar_files():
                {"type": "object", "properties": {"a": {"not": {}}}}]
     for i, schema in enumerate(schemas):
         yield f"ok-schema-{i}", b"\0" + json.dumps(schema).encode()
+    yield "seed-regex-big", b"\1(a{1000}){1000}"
     yield "ok-regex", b"\1[a-f]{2,5}(x|y)?"
     yield "ok-lark", b'\2start: "a" b+\nb: /[0-9]+/ ","\n'
     yield "ok-messages", b"\3" + json.dumps(messages).encode()
     for kind in (4, 5):
         yield f"ok-tools-{kind}", bytes([kind]) + json.dumps(tools).encode()
-    for name, data in {"json": b'\0{"type":', "type": b'\0{"type":"strange"}', "list": b"\0[1]", "regex": b"\1(", "regex-big": b"\1(a{1000}){1000}", "lark": b"\2start: x",
+    for name, data in {"json": b'\0{"type":', "type": b'\0{"type":"strange"}', "list": b"\0[1]", "regex": b"\1(", "lark": b"\2start: x",
                        "lark-empty": b"\2", "role": b'\3[{"role":"king"}]', "tools": b"\4[]", "name": b'\5[{"name":"a b"}]',
                        "deep": b"\0" + b'{"items":' * 200 + b"{}" + b"}" * 200, "ref": b'\0{"$ref":"http://example.invalid/x"}', "empty": b""}.items():
         yield f"bad-{name}", data
@@ -245,10 +246,8 @@ def grammar_files():
 
 def main():
     for kind, files in (("gguf", gguf_files()), ("safetensors", safetensors_files()), ("config", config_files()),
-                        ("stored_state", stored_state_files()), ("http", http_files())):
-
-
-                        ("stored_state", stored_state_files()), ("answer", answer_files()), ("grammar", grammar_files())):
+                        ("stored_state", stored_state_files()), ("http", http_files()), ("answer", answer_files()),
+                        ("grammar", grammar_files())):
         folder = CORPUS / kind
         folder.mkdir(parents=True, exist_ok=True)
         for old in [*folder.glob("ok-*"), *folder.glob("bad-*"), *folder.glob("seed-*")]:

@@ -673,6 +673,7 @@ class History {
     q.sampling.temperature = whole(0, 1) ? 0.9f : 0;
     q.sampling.seed = uint64_t(whole(0, 3));
     q.priority = int(whole(-1, 1));
+    if (whole(0, 7) == 0) q.save_as = "kept";
     for (int64_t m = whole(1, 100); m < int64_t(q.prompt.size()); m += whole(1, 200)) q.marks.push_back(m);
     live->id = ask(*engine_, q, live->heard);
     live_.push_back(std::move(live));

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "engine/active.h"
 #include "files/fingerprint.h"
 
 namespace invar {
@@ -52,56 +53,6 @@ Error no_state(const std::string& name) {
 }
 
 }  // namespace
-
-// One choice of a request, from submission to its last event.
-struct Engine::Active {
-  uint64_t id = 0, request_id = 0;
-  Request request;  // its prompt is in `tokens`
-  std::vector<Token> tokens;
-  int64_t prompt_tokens = 0, limit = 0;  // limit: most tokens of the answer
-  double submitted_at = 0, began_at = 0, read_at = 0;
-  bool began = false;
-  std::unique_ptr<SequenceState> state;                        // none: it waits
-  enum { Nothing, Opening, Loading, Saving } wants = Nothing;  // of the disk; then it gets no rows
-  bool asked_named = false, asked_disk = false;
-  std::string file;                           // the stored state that it waits for
-  std::shared_ptr<Result<SavedState>> named;  // the state that it names, when opened
-  Result<Snapshot> loaded = Snapshot{};       // and read
-  Status saved = Ok{};
-  int64_t last_snapshot = 0;                       // where its state was kept last, or came from
-  int64_t known = 0;                               // where it left what was known
-  int64_t taken = 0;                               // the position its state came with
-  int64_t awaited = 0;                             // where others want its state: the first place to come
-  std::vector<std::unique_ptr<Active>> followers;  // further choices, until the prompt is read
-  TokenUsage usage;
-  Sha256 digest;
-  std::optional<Token> chosen;          // in this step
-  std::vector<TokenLogprob> logprobs;   // of it, if wanted
-  std::vector<TokenLogprob> of_prompt;  // in this step, if wanted
-  int64_t scored = 0;  // tokens of the prompt whose log-probabilities were told, and the first
-  Token stopped_by = -1;
-  Finish outcome = Finish::Running;
-  std::optional<Error> failure;
-
-  void forget_disk() {
-    wants = Nothing;
-    asked_named = asked_disk = false;
-    loaded = Snapshot{};
-  }
-  int64_t position() const { return state ? state->position() : 0; }
-  std::span<const Token> read() const { return std::span(tokens).first(size_t(position())); }
-  int64_t answer_tokens() const { return int64_t(tokens.size()) - prompt_tokens; }
-  Ticket ticket() const {
-    Ticket t;
-    t.id = id;
-    t.priority = request.priority;
-    t.arrived = submitted_at;
-    t.deadline = submitted_at + request.deadline_s;
-    t.tokens = int64_t(tokens.size());
-    t.most = prompt_tokens + std::max<int64_t>(limit, 1);
-    return t;
-  }
-};
 
 Result<std::unique_ptr<Engine>> Engine::open(const ModelFile& file, const EngineOptions& options,
                                              const OpenListener& listener) {
@@ -438,7 +389,11 @@ Status Engine::load_named(Active& a) {
   TRY(check_begins(a.tokens, state->tokens(), a.request.from));
   const auto snapshot = std::make_shared<Snapshot>();
   snapshot->position = int64_t(state->tokens().size());
-  if (options_.reuse && tree_.match(a.tokens).snapshot.position >= snapshot->position) return start(a);
+  if (Snapshot known = tree_.match(a.tokens).snapshot;
+      options_.reuse && known.position >= snapshot->position) {
+    a.loaded = std::move(known);
+    return start(a);
+  }
   while (!snapshot->take_rest(runner_.pool()))
     if (!make_room(state->state_bytes()))
       return Error{Code::NoRoom, a.request.from,
@@ -675,10 +630,10 @@ void Engine::keep(Active& a, bool on_disk) {
 // Under its name: at once in memory; on the disk when a.wants is Nothing again.
 Status Engine::save(Active& a) {
   const std::string& name = a.request.save_as;
-  auto snapshot = a.state->snapshot();
-  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
-  if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
   if (saved_folder_.empty()) {
+    auto snapshot = a.state->snapshot();
+    if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+    if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
     tree_.pin(name, a.read(), std::move(*snapshot));
     return Ok{};
   }
@@ -686,7 +641,7 @@ Status Engine::save(Active& a) {
   scheduler_.hold(a.id);
   const std::vector<Token> text(a.read().begin(), a.read().end());
   store_->run(
-      [this, name, text, kept = std::make_shared<Snapshot>(std::move(*snapshot))] {
+      [this, name, text, kept = std::make_shared<Snapshot>(a.state->as_it_is())] {
         return write_saved(saved_folder_, name, key_, text, *kept, runner_.pool());
       },
       [this, id = a.id](Status written) {

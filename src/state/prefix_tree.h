@@ -40,8 +40,8 @@ class PrefixTree {
 
   // Drops snapshots until at least so many bytes of the pool are free again, or none is left that would free
   // any.  Pinned ones stay.  Returns the bytes freed.  First to go is what is least worth its room: tokens to
-  // read again without it, by bytes freed, by time since its last use; and less worth is what only lies on the
-  // way to a longer one.  Without fixed states a snapshot is cut from its end, by no more than is wanted.
+  // read again without it, by bytes freed, by time since its last use; and less worth is what only lies on
+  // the way to a longer one.  Without fixed states a snapshot is cut from its end, by no more than is wanted.
   int64_t evict(int64_t bytes);
 
   // Saved states: kept whatever happens, until unpinned.  The same name again replaces.

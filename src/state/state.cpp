@@ -112,9 +112,7 @@ std::optional<Snapshot> SequenceState::snapshot() const {
   return with(std::move(copy));
 }
 
-Snapshot SequenceState::freeze(std::unique_ptr<SequenceState> state) {
-  return state->with(state->set_.kept());
-}
+Snapshot SequenceState::freeze(std::unique_ptr<SequenceState> state) { return state->as_it_is(); }
 
 void SequenceState::restore(const Snapshot& snapshot) {
   CHECK(bool(snapshot.fixed) == bool(set_));

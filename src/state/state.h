@@ -54,7 +54,9 @@ class SequenceState {  // the pool outlives it
 
   // Of the final rows; nothing may be pending.  Nothing: no room for the copy of the fixed states.
   std::optional<Snapshot> snapshot() const;
-  // The same without a copy and without need of room: the sequence ends.
+  // The same without a copy: it holds until the next pass, or for good if there is none.
+  Snapshot as_it_is() const { return with(set_.kept()); }
+  // The same for good: the sequence ends.
   static Snapshot freeze(std::unique_ptr<SequenceState> state);
   // Takes no room: pages are shared, the fixed states copied into the sequence's own.
   void restore(const Snapshot& snapshot);

@@ -118,9 +118,17 @@ struct AnswerParser::State : CallSink {
   }
 
   bool run_thought(TextEnd end) {
-    if (!thought_begun) held.erase(0, skip_space(held));
-    thought_begun = !held.empty();
-    size_t close = held.find(format.think_close);
+    if (!thought_begun) {
+      held.erase(0, skip_space(held));
+      Match again;  // though the prompt has it already
+      while ((again = match_at(held, 0, format.think_open)) == Match::Full) {
+        held.erase(0, format.think_open.size());
+        held.erase(0, skip_space(held));
+      }
+      if (again == Match::Partial && end == TextEnd::No) return false;
+      thought_begun = !held.empty();
+    }
+    const size_t close = held.find(format.think_close);
     if (close == held.npos && options.calls_in_thought && has_calls && end == TextEnd::Whole) {
       if (const size_t call = held.find(format.call_begin); call != held.npos) {
         think(call);
@@ -130,7 +138,7 @@ struct AnswerParser::State : CallSink {
     }
     if (close != held.npos) {
       think(trimmed_size(std::string_view(held).substr(0, close)));
-      held.erase(0, held.find(format.think_close) + format.think_close.size());
+      held.erase(0, skip_space(held) + format.think_close.size());
       drop_space = true;
       part = Part::Open;
       return true;

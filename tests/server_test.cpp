@@ -438,6 +438,15 @@ TEST_F(Serving, AThoughtEndsWithItsBudget) {
   EXPECT_EQ(said_by_chat(whole)["content"].get<std::string>().find("think>"), std::string::npos);
 }
 
+TEST_F(Serving, AStopInAThoughtEndsTheThoughtAlone) {
+  Site site(*xml_, Site::engine(*xml_));
+  const Json body = {{"messages", user("x")}, {"temperature", 0}, {"max_tokens", 200}};
+  const Json said = said_by_messages(site.post("/v1/messages", body).json());
+  EXPECT_EQ(said["thought"], "bcdefghijklmnopqrstuvwxyz");
+  EXPECT_EQ(said["content"], "bcdefghijklmnopqrstuvwxyz");
+  EXPECT_EQ(said["finish"], "stop");
+}
+
 TEST_F(Serving, AtLeastSoManyTokens) {
   Site site(*plain_, Site::engine(*plain_));
   Json body = {{"prompt", "y"}, {"temperature", 0}, {"max_tokens", 10}};

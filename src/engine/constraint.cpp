@@ -131,6 +131,14 @@ class AnswerConstraint : public Constraint {
     return more;
   }
 
+  // A thought does not end an answer: it is ended first.
+  Token in_place_of(Token stop) override {
+    wait();
+    if (at_.part != Part::Thought) return stop;
+    if (at_.forced.empty()) at_.forced = end_here();
+    return at_.forced.front();
+  }
+
   std::unique_ptr<Constraint> copy() const override {
     wait();
     return std::unique_ptr<Constraint>(new AnswerConstraint(*this));
@@ -207,7 +215,11 @@ class AnswerConstraint : public Constraint {
     if (rules_.thought_budget < 0 || at_.thought_tokens < rules_.thought_budget || !at_.forced.empty())
       return;
     if (cut_character(at_.tail) && at_.waited++ < kMaxCut) return;
-    at_.forced = at_.tail.ends_with('\n') ? s_->end_after_newline : s_->end_of_thought;
+    at_.forced = end_here();
+  }
+
+  const std::vector<Token>& end_here() const {
+    return at_.tail.ends_with('\n') ? s_->end_after_newline : s_->end_of_thought;
   }
 
   void mask_only(std::span<uint64_t> allowed, Token token) const {

@@ -549,8 +549,11 @@ void Engine::choose_token(Active& a, std::span<const float> logits) {
 
 // A token of the answer, or the stop behind it.
 void Engine::take_token(Active& a, Token token) {
-  const auto& stop = a.request.stop;
-  if (std::find(stop.begin(), stop.end(), token) != stop.end()) {
+  auto stops = [&](Token t) {
+    return std::find(a.request.stop.begin(), a.request.stop.end(), t) != a.request.stop.end();
+  };
+  if (stops(token) && a.request.constraint) token = a.request.constraint->in_place_of(token);
+  if (stops(token)) {
     a.outcome = Finish::Stop;
     a.stopped_by = token;
     return;

@@ -50,8 +50,10 @@ struct Event {
 class Constraint {  // which tokens may come next
  public:
   virtual ~Constraint() = default;
-  virtual void mask(std::span<uint64_t> allowed) = 0;    // clears the bits of the others
-  virtual bool accept(Token token) = 0;                  // false: the answer is complete with it
+  virtual void mask(std::span<uint64_t> allowed) = 0;  // clears the bits of the others
+  virtual bool accept(Token token) = 0;                // false: the answer is complete with it
+  // A stop token was chosen: what the answer goes on with instead, or the same for its end.
+  virtual Token in_place_of(Token stop) { return stop; }
   virtual std::unique_ptr<Constraint> copy() const = 0;  // for each of n choices
 };
 

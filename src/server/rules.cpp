@@ -23,6 +23,7 @@ class AtLeast : public Constraint {
     --left_;
     return !inner_ || inner_->accept(token);
   }
+  Token in_place_of(Token stop) override { return inner_ ? inner_->in_place_of(stop) : stop; }
   std::unique_ptr<Constraint> copy() const override {
     return std::make_unique<AtLeast>(inner_ ? inner_->copy() : nullptr, left_, ends_);
   }
@@ -127,7 +128,8 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
     out.ignored = grammar->ignored();
     rules.grammar = grammar.take();
   }
-  if (rules.needed()) {
+  // In a thought that the prompt opened the model may not stop: agents take a lone thought for a failure.
+  if (rules.needed() || rules.thought == AnswerRules::Thought::Open) {
     auto constraint = dialect.constraints->constraint(std::move(rules));
     if (!constraint) return api_error(constraint.error());
     out.constraint = constraint.take();

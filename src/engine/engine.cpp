@@ -352,7 +352,10 @@ bool Engine::request_from_disk(Active& a, const Snapshot& base) {
     if (snapshot) tree_.insert(text, snapshot.take());
     counts_.from_disk += bool(snapshot);
     for (auto& [id, each] : active_)
-      if (waits(*each)) arrived_.push_back(id);
+      if (waits(*each)) {
+        arrived_.push_back(id);
+        each->file.clear();  // who asks from now on must not wait for what has come
+      }
   };
   const StatePool& pool = runner_.pool();
   const int64_t bytes =
@@ -500,6 +503,7 @@ void Engine::preempt(uint64_t id) {
   }
   Active& a = *active_[id];
   a.forget_disk();
+  std::erase(arrived_, id);
   ++a.usage.preemptions;
   ++counts_.preemptions;
   keep_frozen(a, false);

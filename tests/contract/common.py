@@ -62,10 +62,11 @@ def quiet(*command):
 
 
 def npm_ready():
+    # Not `npm ci`: it wants the lock to name optional packages of systems that the registry may lack.
     def install():
         for name in ("package.json", "package-lock.json", ".npmrc"):
             shutil.copy(HERE / name, PLACE)
-        return shutil.which("npm") and quiet("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--prefix", PLACE)
+        return shutil.which("npm") and quiet("npm", "install", "--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--silent", "--prefix", PLACE)
     return prepared(PLACE / "npm.json", (HERE / "package-lock.json").read_text(), install)
 
 

@@ -158,5 +158,17 @@ TEST_F(SavedStates, AFullDiskLeavesTheOneBefore) {
   EXPECT_FALSE(fs::exists(folder_ + "/a.saved.999999999.part"));
 }
 
+TEST_F(SavedStates, NoRoomTakesNothing) {
+  ASSERT_TRUE(write("a", 130));
+  auto small = StatePool::make(kHybrid, 3 * 4096).take();
+  const auto state = SavedState::open(folder_, "a");
+  ASSERT_TRUE(state);
+  {
+    Snapshot snapshot{int64_t(state->tokens().size()), {}, {}};
+    EXPECT_FALSE(snapshot.take_rest(*small));
+  }
+  EXPECT_EQ(small->used_bytes(), 0);
+}
+
 }  // namespace
 }  // namespace invar

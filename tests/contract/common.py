@@ -17,33 +17,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path.append(str(HERE.parent))
+from reporting import expect, fail, failures, finish, ok, skip  # noqa: E402, F401
+
 INVAR = ROOT / "build/invar"
 MODEL = ROOT / "tests/data/vehicle-trial-q8_0.gguf"
 PLACE = ROOT / "build/contract"
 MODULES = PLACE / "node_modules"
 PYTHON = PLACE / "venv/bin/python"
-failures = []
-
-
-def ok(name, remark=""):
-    print(f"ok {name}  {remark}", flush=True)
-
-
-def fail(name, why):
-    failures.append(name)
-    print(f"FAIL {name}  {why}", flush=True)
-
-
-def skip(name, why):
-    print(f"skip {name}  {why}", flush=True)
-
-
-def expect(condition, name, remark):
-    (ok if condition else fail)(name, remark)
-
-
-def finish():
-    sys.exit(bool(failures))
 
 
 def prepared(mark, wanted, install):

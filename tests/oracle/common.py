@@ -1,4 +1,4 @@
-"""What the oracle's checks share: the programs under test, and the three lines that tests/run counts."""
+"""What the oracle's checks share: the programs under test, and how they are asked."""
 import json
 import subprocess
 import sys
@@ -8,30 +8,11 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+from reporting import expect, fail, failures, finish, ok, skip  # noqa: E402, F401
+
 INVAR = ROOT / "build/invar"
 DATA = ROOT / "tests/data"
-failures = []
-
-
-def ok(name, remark=""):
-    print(f"ok {name}  {remark}", flush=True)
-
-
-def fail(name, why):
-    failures.append(name)
-    print(f"FAIL {name}  {why}", flush=True)
-
-
-def skip(name, why):
-    print(f"skip {name}  {why}", flush=True)
-
-
-def expect(condition, name, remark):
-    (ok if condition else fail)(name, remark)
-
-
-def finish():
-    sys.exit(bool(failures))
 
 
 def invar(*arguments, stdin=b""):

@@ -14,13 +14,14 @@ namespace invar {
 
 struct Product {
   const Linear* w;
-  Tensor y;          // (rows, w->w.rows)
-  bool add = false;  // to what y holds
+  Tensor y;  // (rows, w->w.rows)
+  Held held = Held::Ignored;
 };
 
 struct ExpertProduct {
   const Experts* w;
   Tensor y;  // (rows * k, w->rows): row r * k + i is the i-th choice of row r
+  Held held = Held::Ignored;
 };
 
 struct BadValue {  // a NaN or an infinity found while packing
@@ -55,11 +56,11 @@ class Device {
 
   virtual void embed(const Weight& table, float scale, std::span<const Token> tokens, Tensor y) = 0;
   virtual void rms_norm(Tensor x, const float* gain, float eps, Tensor y) = 0;  // y may be x
-  virtual void matmul(Tensor x, std::span<const Product> products) = 0;         // y = or += x w' + bias, each
-  virtual void add(Tensor x, Tensor y) = 0;                                     // y += x
+  // Each product's v = x w' + bias goes to its y as `held` says.  Products with one y follow each other.
+  virtual void matmul(Tensor x, std::span<const Product> products) = 0;
+  virtual void add(Tensor x, Tensor y) = 0;  // y += x
   virtual void gather(Tensor x, std::span<const int> rows, Tensor y) = 0;
-  virtual void swiglu(Tensor gate, Tensor up, Tensor y) = 0;  // y = silu(gate) * up
-  virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;       // y *= sigmoid(gate)
+  virtual void sigmoid_gate(Tensor gate, Tensor y) = 0;  // y *= sigmoid(gate)
 
   // y (rows, 2 * pairs): cosines, then sines, of position * frequency[i], in fp64 and rounded once.
   virtual void angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) = 0;

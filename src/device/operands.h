@@ -45,6 +45,9 @@ struct Linear {
   float scale = 1;              // multiplies the finished sum once (NVFP4's factor per tensor)
 };
 
+// What becomes of what y holds when a product v is written to it.
+enum class Held : uint8_t { Ignored, Added, Gate };  // y = v, y += v, y = silu(y) * v
+
 // The same matrix for n experts: expert e has the tile rows from e * tile_rows on; `rows` outputs each.
 struct Experts {
   Weight w;  // rows = n * padded rows

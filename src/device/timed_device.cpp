@@ -52,10 +52,6 @@ void TimedDevice::gather(Tensor x, std::span<const int> rows, Tensor y) {
   time("gather", int64_t(rows.size()), 0, [&] { inner_.gather(x, rows, y); });
 }
 
-void TimedDevice::swiglu(Tensor gate, Tensor up, Tensor y) {
-  time("swiglu", y.rows, 0, [&] { inner_.swiglu(gate, up, y); });
-}
-
 void TimedDevice::sigmoid_gate(Tensor gate, Tensor y) {
   time("sigmoid_gate", y.rows, 0, [&] { inner_.sigmoid_gate(gate, y); });
 }

@@ -55,7 +55,7 @@ class Attention {
              mixed);
     if (a.gated)
       d.sigmoid_gate(q.heads(a.heads, a.dim, q_step()).shifted(a.dim), mixed.heads(a.heads, a.dim, a.dim));
-    d.matmul(mixed, {{{&out_, y, true}}});
+    d.matmul(mixed, {{{&out_, y, Held::Added}}});
   }
 
  private:

@@ -56,7 +56,7 @@ class DeltaNet {
     d.delta(q, k, v, alpha, beta, n.key_heads, s.spans(), state, o);
     Tensor heads = o.heads(n.value_heads, n.value_dim, n.value_dim);
     d.gated_rms_norm(heads, z.heads(n.value_heads, n.value_dim, n.value_dim), norm_, n.eps, heads);
-    d.matmul(o, {{{&out_, y, true}}});
+    d.matmul(o, {{{&out_, y, Held::Added}}});
   }
 
  private:

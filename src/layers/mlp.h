@@ -17,14 +17,13 @@ class Mlp {
     down_ = loader.linear(block + "ffn_down" + suffix, hidden, width);
   }
 
-  // x, y: (rows, hidden); y = or, if `add`, y += the result
-  void run(Step& s, Tensor x, Tensor y, bool add) const {
+  // x, y: (rows, hidden)
+  void run(Step& s, Tensor x, Tensor y, Held held) const {
     Device& d = s.device;
     Scope scope(d);
-    Tensor gate = d.scratch(x.rows, width_), up = d.scratch(x.rows, width_);
-    d.matmul(x, {{{&gate_, gate}, {&up_, up}}});
-    d.swiglu(gate, up, gate);
-    d.matmul(gate, {{{&down_, y, add}}});
+    Tensor inner = d.scratch(x.rows, width_);
+    d.matmul(x, {{{&gate_, inner}, {&up_, inner, Held::Gate}}});
+    d.matmul(inner, {{{&down_, y, held}}});
   }
 
  private:

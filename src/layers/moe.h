@@ -32,12 +32,11 @@ class Moe {
     d.matmul(x, {{{&router_, scores}, {&shared_gate_, shared_gate}}});
     Routing routing = d.routing(x.rows, m.used);
     d.route(scores, routing);
-    Tensor gate = d.scratch(x.rows * m.used, m.width), up = d.scratch(x.rows * m.used, m.width);
+    Tensor inner = d.scratch(x.rows * m.used, m.width);
     Tensor out = d.scratch(x.rows * m.used, m.hidden), shared = d.scratch(x.rows, m.hidden);
-    d.matmul_experts(x, routing, {{{&gate_, gate}, {&up_, up}}});
-    d.swiglu(gate, up, gate);
-    d.matmul_experts(gate, routing, {{{&down_, out}}});
-    shared_.run(s, x, shared, false);
+    d.matmul_experts(x, routing, {{{&gate_, inner}, {&up_, inner, Held::Gate}}});
+    d.matmul_experts(inner, routing, {{{&down_, out}}});
+    shared_.run(s, x, shared, Held::Ignored);
     Tensor sum = d.scratch(x.rows, m.hidden);
     d.combine(out, routing, shared, shared_gate, sum);
     d.add(sum, y);

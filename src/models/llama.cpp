@@ -105,7 +105,7 @@ class Llama final : public Model {
       d.rms_norm(x, l.attn_norm, c_.eps, h);
       l.attention.run(s, h, rope_, angles, x);
       d.rms_norm(x, l.ffn_norm, c_.eps, h);
-      l.mlp.run(s, h, x, true);
+      l.mlp.run(s, h, x, Held::Added);
     }
     d.rms_norm(x, vocabulary_.norm, c_.eps, h);
     return h;

@@ -159,7 +159,7 @@ class Qwen35 final : public Model {
       else l.attention.run(s, h, rope_, angles, x);
       d.rms_norm(x, l.ffn_norm, c_.eps, h);
       if (moe_) l.moe.run(s, h, x);
-      else l.mlp.run(s, h, x, true);
+      else l.mlp.run(s, h, x, Held::Added);
     }
     d.rms_norm(x, vocabulary_.norm, c_.eps, h);
     return h;

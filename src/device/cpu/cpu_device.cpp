@@ -23,6 +23,15 @@ size_t span_of(std::span<const Span> spans, int64_t row) {
   return size_t(after - spans.begin()) - 1;
 }
 
+// products[first] and those after it that write to the same y end here: a piece of y is computed by one
+// thread.
+template <class AnyProduct>
+size_t end_of_y(std::span<const AnyProduct> products, size_t first) {
+  size_t end = first + 1;
+  while (end < products.size() && products[end].y.data == products[first].y.data) ++end;
+  return end;
+}
+
 }  // namespace
 
 bool CpuDevice::settle(int64_t scratch_bytes) {
@@ -146,10 +155,6 @@ void CpuDevice::add(Tensor x, Tensor y) {
   for_rows(x.rows, x.cols, [&](int64_t r) { kernels_.add(x.row(r), y.row(r), x.cols); });
 }
 
-void CpuDevice::swiglu(Tensor gate, Tensor up, Tensor y) {
-  for_rows(y.rows, y.cols * 4, [&](int64_t r) { kernels_.swiglu(gate.row(r), up.row(r), y.row(r), y.cols); });
-}
-
 void CpuDevice::sigmoid_gate(Tensor gate, Tensor y) {
   for_rows(y.rows, y.cols * 4, [&](int64_t r) { kernels_.sigmoid_gate(gate.row(r), y.row(r), y.cols); });
 }
@@ -197,9 +202,10 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
       packed[int(activation)] = pack_panels(x, x.rows, height, activation, [](const Panels& all, int64_t i) {
         return Place{i, all, i};
       });
-    tile_rows += up(p.w->w.rows, kLanes);
   }
-  // The tile rows of all products in turn, in pieces that shrink: a piece begins with a wait for memory, and
+  for (size_t i = 0; i < products.size(); i = end_of_y(products, i))
+    tile_rows += up(products[i].y.cols, kLanes);
+  // The tile rows of all y in turn, in pieces that shrink: a piece begins with a wait for memory, and
   // the last one is waited for.
   const int64_t pieces = pool_.threads() * kProductPieces;
   auto begin = [&](int64_t piece) {
@@ -208,12 +214,13 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
   };
   run(pieces, [&](int64_t piece) {
     int64_t from = begin(piece), to = piece + 1 < pieces ? begin(piece + 1) : tile_rows;
-    for (const Product& p : products) {
-      const int64_t n = up(p.w->w.rows, kLanes);
-      if (from < std::min(to, n))
-        multiply_tiles(p, packed[int(info(p.w->w.format).activation)], from, std::min(to, n));
+    for (size_t i = 0, end; i < products.size() && to > 0; i = end) {
+      end = end_of_y(products, i);
+      const int64_t n = up(products[i].y.cols, kLanes);
+      for (size_t j = i; j < end && from < std::min(to, n); ++j)
+        multiply_tiles(products[j], packed[int(info(products[j].w->w.format).activation)], from,
+                       std::min(to, n));
       from = std::max<int64_t>(from - n, 0), to -= n;
-      if (to <= 0) break;
     }
   });
 }
@@ -227,7 +234,7 @@ void CpuDevice::multiply_tiles(const Product& p, const Panels& panels, int64_t f
     kernels_.matmul[int(w.format)](
         {w.tiles + from * w.tile_row_bytes, w.tile_row_bytes, std::min(to * kLanes, w.rows) - first,
          w.cols / info(w.format).block_values, panels.at(i), out, panels.rows_of(i),
-         p.w->bias ? p.w->bias + first : nullptr, p.w->scale, p.add});
+         p.w->bias ? p.w->bias + first : nullptr, p.w->scale, p.held});
   }
 }
 
@@ -436,25 +443,29 @@ void CpuDevice::matmul_experts(Tensor x, const Routing& routing, std::span<const
         });
   }
   constexpr int64_t kTiles = 4;
-  int64_t per_expert = 0;
-  for (const ExpertProduct& p : products) per_expert += up(up(p.w->rows, kLanes), kTiles);
-  run(distinct * per_expert, [&](int64_t i) {
-    const int64_t e = used[i / per_expert];
-    int64_t piece = i % per_expert;
-    const ExpertProduct* p = products.data();
-    for (int64_t m; piece >= (m = up(up(p->w->rows, kLanes), kTiles)); ++p) piece -= m;
-    const Weight& w = p->w->w;
-    const int64_t tile = piece * kTiles, first = tile * kLanes, tiles_of_expert = up(p->w->rows, kLanes);
+  auto pieces_of = [&](const ExpertProduct& p) { return up(up(p.w->rows, kLanes), kTiles); };
+  auto multiply = [&](const ExpertProduct& p, int64_t e, int64_t tile) {
+    const Weight& w = p.w->w;
+    const int64_t first = tile * kLanes, tiles_of_expert = up(p.w->rows, kLanes);
     const Panels panels = packed[int(info(w.format).activation)].part(start[e], start[e + 1]);
     for (int64_t j = 0; j < panels.count(); ++j) {
       float* out[kPanelRows];
       for (int64_t r = 0; r < panels.rows_of(j); ++r)
-        out[r] = p->y.row(order[start[e] + panels.first(j) + r]) + first;
+        out[r] = p.y.row(order[start[e] + panels.first(j) + r]) + first;
       kernels_.matmul[int(w.format)]({w.tiles + (e * tiles_of_expert + tile) * w.tile_row_bytes,
-                                      w.tile_row_bytes, std::min(kTiles * kLanes, p->w->rows - first),
+                                      w.tile_row_bytes, std::min(kTiles * kLanes, p.w->rows - first),
                                       w.cols / info(w.format).block_values, panels.at(j), out,
-                                      panels.rows_of(j), nullptr, p->w->scale ? p->w->scale[e] : 1});
+                                      panels.rows_of(j), nullptr, p.w->scale ? p.w->scale[e] : 1, p.held});
     }
+  };
+  int64_t per_expert = 0;
+  for (size_t i = 0; i < products.size(); i = end_of_y(products, i)) per_expert += pieces_of(products[i]);
+  run(distinct * per_expert, [&](int64_t i) {
+    int64_t piece = i % per_expert;
+    size_t p = 0;
+    for (int64_t n; piece >= (n = pieces_of(products[p])); p = end_of_y(products, p)) piece -= n;
+    for (size_t j = p; j < end_of_y(products, p); ++j)
+      multiply(products[j], used[i / per_expert], piece * kTiles);
   });
 }
 

@@ -42,7 +42,6 @@ class CpuDevice final : public Device {
   void matmul(Tensor x, std::span<const Product> products) override;
   void add(Tensor x, Tensor y) override;
   void gather(Tensor x, std::span<const int> rows, Tensor y) override;
-  void swiglu(Tensor gate, Tensor up, Tensor y) override;
   void sigmoid_gate(Tensor gate, Tensor y) override;
   void angles(std::span<const int64_t> positions, std::span<const double> frequencies, Tensor y) override;
   void rope(Tensor x, int64_t heads, int64_t step, Tensor cos_sin, bool halves) override;

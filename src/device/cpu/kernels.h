@@ -24,7 +24,7 @@ struct MatmulArgs {
   int64_t m;
   const float* bias;  // outs values, or null
   float scale;
-  bool add = false;  // to what y holds
+  Held held = Held::Ignored;
 };
 
 constexpr int kMaxQueries = 32;
@@ -70,8 +70,7 @@ struct KernelTable {
   void (*gated_rms_norm)(const float* x, const float* z, const float* gain, float eps, float* y,
                          int64_t cols);
   void (*l2_norm)(float* x, float eps, float scale, int64_t cols);
-  void (*add)(const float* x, float* y, int64_t cols);  // y += x
-  void (*swiglu)(const float* gate, const float* up, float* y, int64_t cols);
+  void (*add)(const float* x, float* y, int64_t cols);                         // y += x
   void (*sigmoid_gate)(const float* gate, float* y, int64_t cols);             // y *= sigmoid(gate)
   void (*multiply_add)(float weight, const float* x, float* y, int64_t cols);  // y = fma(weight, x, y)
   // cos and sin: `pairs` values each; halves: pairs are (i, i + pairs), else (2i, 2i + 1).

@@ -28,7 +28,6 @@ KernelTable kernels_of() {
   t.gated_rms_norm = gated_rms_norm<V>;
   t.l2_norm = l2_norm<V>;
   t.add = add<V>;
-  t.swiglu = swiglu<V>;
   t.sigmoid_gate = sigmoid_gate<V>;
   t.multiply_add = multiply_add<V>;
   t.rope = rope<V>;

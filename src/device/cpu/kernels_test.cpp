@@ -22,10 +22,10 @@ std::vector<float> gaussian(size_t n, uint32_t seed, float width = 1) {
   return v;
 }
 
-// Outputs of `rows` activation rows by a random weight of format F.
+// Outputs of `rows` activation rows by a random weight of format F; what y holds before is gaussian(n, 10).
 template <class F>
 std::vector<float> product(const KernelTable& t, int64_t outs, int64_t cols, int64_t rows, bool bias,
-                           float scale) {
+                           float scale, Held held) {
   const int64_t blocks = cols / F::block_values, tile_rows = (outs + kLanes - 1) / kLanes;
   std::vector<typename F::Tile> tiles(size_t(tile_rows * blocks));
   std::memset(static_cast<void*>(tiles.data()), 0, tiles.size() * sizeof(tiles[0]));
@@ -41,6 +41,7 @@ std::vector<float> product(const KernelTable& t, int64_t outs, int64_t cols, int
   std::vector<float> panel(x.size());
   std::vector<float*> out;
   std::vector<float> y(size_t(rows * outs), NAN), add = gaussian(size_t(outs), 9);
+  if (held != Held::Ignored) y = gaussian(y.size(), 10);
   for (int64_t r = 0; r < rows; ++r) {
     t.pack_i8x32(&x[size_t(r * cols)], &packed[size_t(r)], cols, rows);
     for (int64_t k = 0; k < cols; ++k) panel[size_t(k * rows + r)] = x[size_t(r * cols + k)];
@@ -50,7 +51,7 @@ std::vector<float> product(const KernelTable& t, int64_t outs, int64_t cols, int
   const void* in = kFloats ? static_cast<const void*>(panel.data()) : packed.data();
   t.matmul[int(format_of<F>)]({reinterpret_cast<const std::byte*>(tiles.data()),
                                blocks * int64_t(sizeof(typename F::Tile)), outs, blocks, in, out.data(), rows,
-                               bias ? add.data() : nullptr, scale});
+                               bias ? add.data() : nullptr, scale, held});
   return y;
 }
 
@@ -63,17 +64,31 @@ TEST(Kernels, MatmulTiersAndRowsGiveTheSameBits) {
     if constexpr (F::gguf_id >= 0) {
       const int64_t cols = F::block_values == 256 ? 768 : 704;  // not always a multiple of 256
       for (int64_t outs : {1, 16, 37, 64})
-        for (bool bias : {false, true}) {
-          auto all = product<F>(scalar_kernels(), outs, cols, kPanelRows, bias, bias ? 0.37f : 1);
+        for (Held held : {Held::Ignored, Held::Added, Held::Gate}) {
+          const bool bias = held != Held::Ignored;
+          auto all = product<F>(scalar_kernels(), outs, cols, kPanelRows, bias, bias ? 0.37f : 1, held);
           for (const KernelTable* t : available_tiers())
             for (int64_t rows : {1, 2, 3, 4, 5, 7, 8, 9, 13, 23, 96}) {
-              auto some = product<F>(*t, outs, cols, rows, bias, bias ? 0.37f : 1);
+              auto some = product<F>(*t, outs, cols, rows, bias, bias ? 0.37f : 1, held);
               EXPECT_TRUE(std::memcmp(some.data(), all.data(), some.size() * 4) == 0)
                   << F::name << " " << t->tier << " outs " << outs << " rows " << rows;
             }
         }
     }
   });
+}
+
+TEST(Kernels, AProductIsAddedToWhatYHoldsOrGatedByIt) {
+  for (const KernelTable* t : available_tiers()) {
+    auto of = [&](Held held) { return product<Q4_K>(*t, 37, 256, 3, true, 0.5f, held); };
+    const auto value = of(Held::Ignored), sum = of(Held::Added), gated = of(Held::Gate);
+    const auto before = gaussian(value.size(), 10);
+    for (size_t i = 0; i < value.size(); ++i) {
+      EXPECT_EQ(sum[i], before[i] + value[i]);
+      const double silu = before[i] / (1 + std::exp(-double(before[i])));
+      EXPECT_NEAR(gated[i], silu * value[i], 1e-6 * std::fabs(silu * value[i])) << t->tier;
+    }
+  }
 }
 
 TEST(Kernels, ActivationPackingIsWithinHalfAStepAndSumsAreRight) {
@@ -109,7 +124,6 @@ TEST(Kernels, RowTiersGiveTheSameBits) {
       t.gated_rms_norm(x.data(), z.data(), gain.data(), 1e-6f, y.data(), n), keep(y);
       t.l2_norm(y.data(), 1e-6f, 0.125f, n), keep(y);
       t.add(x.data(), y.data(), n), keep(y);
-      t.swiglu(z.data(), x.data(), y.data(), n), keep(y);
       t.sigmoid_gate(z.data(), y.data(), n), keep(y);
       t.multiply_add(0.3f, x.data(), y.data(), n), keep(y);
       t.softmax(z.data(), y.data(), n), keep(y);

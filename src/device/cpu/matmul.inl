@@ -3,6 +3,7 @@
 // changes nothing. Included by kernels.inl only.
 #pragma once
 
+#include "device/cpu/math.inl"
 #include "formats/product.h"
 
 namespace invar::cpu {
@@ -11,6 +12,12 @@ constexpr int kFewRows = 8;  // up to so many unpack codes in registers
 
 template <class Tile>
 constexpr int kAhead = 4096 / int(sizeof(Tile)) + 2;  // so many tiles before they are read they are fetched
+
+// Out of line: it is rare, and long beside what calls it.
+template <class V>
+[[gnu::noinline]] static typename V::F gated(typename V::F gate, typename V::F y) {
+  return V::mul(silu<V>(gate), y);
+}
 
 // Writes the finished sums of one tile row.
 template <class V>
@@ -21,7 +28,10 @@ template <class V>
   if (a.scale != 1) y = V::mul(y, V::set(a.scale));
   if (a.bias) y = V::add(y, n < kLanes ? V::load_first(a.bias + out, n) : V::load(a.bias + out));
   float* to = a.y[row] + out;
-  if (a.add) y = V::add(n < kLanes ? V::load_first(to, n) : V::load(to), y);
+  if (a.held != Held::Ignored) {
+    const typename V::F held = n < kLanes ? V::load_first(to, n) : V::load(to);
+    y = a.held == Held::Added ? V::add(held, y) : gated<V>(held, y);
+  }
   if (n < kLanes) V::store_first(to, y, n);
   else V::store(to, y);
 }

@@ -75,13 +75,6 @@ void multiply_add(float weight, const float* x, float* y, int64_t cols) {
 }
 
 template <class V>
-void swiglu(const float* gate, const float* up, float* y, int64_t cols) {
-  sixteens(cols, [&](int64_t i, int n) {
-    put<V>(y + i, V::mul(silu<V>(get<V>(gate + i, n)), get<V>(up + i, n)), n);
-  });
-}
-
-template <class V>
 void sigmoid_gate(const float* gate, float* y, int64_t cols) {
   sixteens(cols, [&](int64_t i, int n) {
     put<V>(y + i, V::mul(get<V>(y + i, n), sigmoid<V>(get<V>(gate + i, n))), n);

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Is a turn's first token as late as its new tokens need, and no later?  A conversation through `invar serve`, turn by turn.
+
+    build/invar bench MODEL --workload agent --print > agent.jsonl
+    bench/first_token.py MODEL agent.jsonl [--restart 16] [--samples 3] [more flags of invar serve]
+
+Before each turn, at the same depth: the time to the first token with one new token (the fixed cost), and with --probe new
+tokens (which gives the time per token).  Then the turn itself, expected at the fixed cost and the time of its new tokens.
+Before turn --restart the server stops and starts again on its cache folder, once for the fixed cost and once for the turn.  Exit status 1: a turn more than 15 % late.
+"""
+import argparse
+import json
+import random
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from workload import ask
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Server:
+    def __init__(self, command):
+        self.command = command
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            if found := re.search(r"http://[\d.]+:\d+", line):
+                self.url = found.group()
+                return
+        sys.exit("the server did not start")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate(timeout=600)
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("workload", help="what --print gave: one conversation")
+    p.add_argument("--restart", type=int, default=16, help="before this turn; 0: never")
+    p.add_argument("--samples", type=int, default=3, help="of each probe; their median counts")
+    p.add_argument("--probe", type=int, default=512, help="new tokens that give the time per token")
+    p.add_argument("--invar", default=str(ROOT / "build" / "invar"))
+    a, more = p.parse_known_args()
+    turns = [json.loads(line) for line in open(a.workload)]
+    draw = random.Random(1)
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server([a.invar, "serve", a.model, "--port", "0", "--cache-dir", folder, *more])
+
+        def first_token(prompt, answer_tokens=1):
+            where = argparse.Namespace(url=server.url, api="openai", model=None, key=None, timeout=3600)
+            request = {"conversation": 0, "turn": 0, "prompt": prompt, "answer_tokens": answer_tokens}
+            result = ask(where, request, time.monotonic())
+            return result["ttft_s"], result["prompt_rows"]
+
+        def probe(prefix, new, samples=a.samples):
+            times = [first_token(prefix + draw.choices(prefix, k=new))[0] for _ in range(samples)]
+            return statistics.median(times)
+
+        def restart():
+            server.stop()
+            server.start()
+            first_token(turns[0]["prompt"][:1])  # what a process does once
+
+        print("| turn | prompt | new | fixed, s | ms a token | expected, s | first token, s | ratio |")
+        print("| " + "---: | " * 8)
+        ratios = []
+        for number, turn in enumerate(turns, 1):
+            if number == 1:
+                first_token(turn["prompt"], turn["answer_tokens"])
+                continue
+            before = turns[number - 2]["prompt"]
+            fixed = probe(before, 1)
+            per_token = (probe(before, 1 + a.probe) - fixed) / a.probe
+            if number == a.restart:
+                restart()
+                fixed = probe(before, 1, samples=1)
+                restart()
+            took, new = first_token(turn["prompt"], turn["answer_tokens"])
+            expected = fixed + (new - 1) * per_token
+            ratios.append(took / expected)
+            print(f"| {number}{' (restarted)' if number == a.restart else ''} | {len(turn['prompt'])} | {new} | {fixed:.3f} | {1e3 * per_token:.3f} | "
+                  f"{expected:.3f} | {took:.3f} | {ratios[-1]:.2f} |", flush=True)
+        server.stop()
+    print(f"\nratio {statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})")
+    return int(max(ratios) > 1.15)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,7 +11,6 @@ Before turn --restart the server stops and starts again on its cache folder, onc
 import argparse
 import json
 import random
-import re
 import statistics
 import subprocess
 import sys
@@ -31,11 +30,7 @@ class Server:
 
     def start(self):
         self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, text=True)
-        for line in self.process.stdout:
-            if found := re.search(r"http://[\d.]+:\d+", line):
-                self.url = found.group()
-                return
-        sys.exit("the server did not start")
+        self.url = json.loads(self.process.stdout.readline())["url"]
 
     def stop(self):
         self.process.terminate()
@@ -54,7 +49,7 @@ def main():
     turns = [json.loads(line) for line in open(a.workload)]
     draw = random.Random(1)
     with tempfile.TemporaryDirectory() as folder:
-        server = Server([a.invar, "serve", a.model, "--port", "0", "--cache-dir", folder, *more])
+        server = Server([a.invar, "serve", a.model, "--port", "0", "--cache-dir", folder, "--json", "-q", *more])
 
         def first_token(prompt, answer_tokens=1):
             where = argparse.Namespace(url=server.url, api="openai", model=None, key=None, timeout=3600)

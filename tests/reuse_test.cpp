@@ -139,6 +139,29 @@ std::string new_folder() {
   return testing::TempDir() + "reuse-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
+// The next prompt goes on behind the last one, but with another text than the answer: what an agent does that
+// drops thoughts.
+TEST_P(Reuse, BackFromDiskWithoutTheAnswer) {
+  const std::string folder = new_folder();
+  auto r = runner({}), plain = runner({});
+  EngineOptions options;
+  options.cache_folder = folder;
+  Question q{.prompt = {}, .most = 5, .sampling = {}};
+  for (int i = 0; i < 300; ++i) q.prompt.push_back(Token(i * 7 % r->vocab()));
+  for (const int more : {0, 90, 90}) {
+    const auto before = int64_t(q.prompt.size());
+    for (int i = 0; i < more; ++i) q.prompt.push_back(Token((i * 11 + before) % r->vocab()));
+    Engine engine(*r, options);
+    Heard heard;
+    ask(engine, q, heard);
+    engine.run_until_idle();
+    expect_same(plain_answer(*plain, q), heard, std::to_string(before));
+    EXPECT_EQ(heard.usage.cached_tokens, more > 0 ? before : 0);
+    engine.drain();
+  }
+  std::filesystem::remove_all(folder);
+}
+
 // An engine ends, another on the same folder goes on as if it had lived; a third has other numbers of rows
 // and little memory.
 TEST_P(Reuse, BackFromDisk) {

@@ -28,6 +28,7 @@ struct Engine::Active {
   Result<Snapshot> loaded = Snapshot{};       // and read
   Status saved = Ok{};
   int64_t last_snapshot = 0;                       // where its state was kept last, or came from
+  int64_t last_stored = 0;                         // the same, of what was kept on disk, too
   int64_t known = 0;                               // where it left what was known
   int64_t taken = 0;                               // the position its state came with
   int64_t awaited = 0;                             // where others want its state: the first place to come

@@ -289,7 +289,7 @@ Status Engine::start(Active& a) {
     counts_.cached_tokens += a.usage.cached_tokens;
     if (reuses(a)) tree_.learn(a.tokens);
   }
-  a.last_snapshot = a.taken = a.position();
+  a.last_snapshot = a.last_stored = a.taken = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
   return Ok{};
 }
@@ -330,7 +330,7 @@ void Engine::take_known(Active& a) {
   const PrefixTree::Match match = tree_.match(a.tokens);
   if (match.snapshot.position <= a.position()) return;
   a.state->restore(match.snapshot);
-  a.last_snapshot = a.taken = a.position();
+  a.last_snapshot = a.last_stored = a.taken = a.position();
   if (a.usage.prompt_rows == 0 && a.usage.preemptions == 0) {
     counts_.cached_tokens += a.position() - a.usage.cached_tokens;
     a.usage.cached_tokens = a.position();
@@ -597,12 +597,14 @@ void Engine::go_on(Active& a) {
                       std::binary_search(a.request.marks.begin(), a.request.marks.end(), now);
   const bool spaced = runner_.pool().set_bytes() > 0 && now - a.last_snapshot >= kSpacing;
   const bool cut = border && now - a.last_snapshot >= kLeastGap;
+  // The next prompt may leave this one at a border, or where the answer began.
+  const bool stores = (cut || now == a.prompt_tokens) && now - a.last_stored >= kLeastGap;
   std::vector<std::unique_ptr<Active>> followers;
   if (a.chosen || a.outcome != Finish::Running) followers.swap(a.followers);
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
   // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
   const bool keeps = now == a.prompt_tokens || spaced || cut;
-  if (keeps && (!followers.empty() || (reuses(a) && a.outcome == Finish::Running))) keep(a, cut);
+  if (keeps && (!followers.empty() || (reuses(a) && a.outcome == Finish::Running))) keep(a, stores);
   const uint64_t id = a.id;
   if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
   else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
@@ -627,7 +629,7 @@ void Engine::keep(Active& a, bool on_disk) {
   if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
   if (!snapshot) return;
   ++counts_.snapshots;
-  if (store_ && on_disk) store_->put(a.read(), *snapshot);
+  if (store_ && on_disk && store_->put(a.read(), *snapshot)) a.last_stored = a.position();
   tree_.insert(a.read(), std::move(*snapshot));
 }
 

@@ -16,19 +16,7 @@ Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"co
 
 std::string joined(const HttpAnswer& answer) { return std::to_string(answer.status) + " " + answer.body; }
 
-class Serving : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    plain_ = new ServedModel(kChatMl);
-    xml_ = new ServedModel(ServedModel::template_of("qwen_xml"));
-  }
-  static void TearDownTestSuite() {
-    delete plain_;
-    delete xml_;
-  }
-  static ServedModel *plain_, *xml_;
-};
-ServedModel *Serving::plain_ = nullptr, *Serving::xml_ = nullptr;
+using Serving = ServedModels;
 
 TEST_F(Serving, EqualMeaningIsEqualTokensInEveryApi) {
   Site site(*plain_, Site::engine(*plain_));

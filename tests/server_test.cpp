@@ -451,11 +451,7 @@ TEST_F(Serving, AtLeastSoManyTokens) {
 TEST_F(Serving, ASaltedRequestSharesNothing) {
   Site site(*plain_, Site::engine(*plain_));
   Json body = {{"prompt", std::string(600, 'a')}, {"temperature", 0}, {"max_tokens", 2}, {"cache_salt", "s"}};
-  auto cached = [&] {
-    return site.post("/v1/completions", body)
-        .json()["usage"]["prompt_tokens_details"]["cached_tokens"]
-        .get<int>();
-  };
+  auto cached = [&] { return cached_tokens(site.post("/v1/completions", body)); };
   EXPECT_EQ(cached(), 0);
   EXPECT_EQ(cached(), 0);
   body.erase("cache_salt");

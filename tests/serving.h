@@ -225,6 +225,11 @@ inline std::string script_line(std::string_view bytes, const std::string& end = 
   return json_text(line);
 }
 
+// Of the prompt, in an answer of completions or chat.
+inline int64_t cached_tokens(const HttpAnswer& whole) {
+  return whole.json()["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>();
+}
+
 // What an answer says, the same from all APIs: {thought, content, calls: [{name, arguments}], finish}.
 inline Json said_by_chat(const Json& whole) {
   const Json& choice = whole["choices"][0];

@@ -36,6 +36,13 @@ class Fake : public Service {  // the test says what happens
   std::vector<uint64_t> cancelled;
 };
 
+struct Gate {
+  explicit Gate(const IntakeLimits& limits = {}, size_t places = 0) : intake(fake, metrics, limits, places) {}
+  Fake fake;
+  Metrics metrics;
+  Intake intake;
+};
+
 Request ask() {
   Request request;
   request.prompt = {1, 2, 3};
@@ -43,11 +50,10 @@ Request ask() {
 }
 
 TEST(Intake, BoundsWhatWaits) {
-  Fake fake;
-  Metrics metrics;
   IntakeLimits limits;
   limits.waiting = 2;
-  Intake intake(fake, metrics, limits);
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
   const uint64_t one = *intake.submit(ask());
   ASSERT_TRUE(intake.submit(ask()));
   const auto third = intake.submit(ask());
@@ -63,11 +69,10 @@ TEST(Intake, BoundsWhatWaits) {
 }
 
 TEST(Intake, BoundsTheTokensThatWait) {
-  Fake fake;
-  Metrics metrics;
   IntakeLimits limits;
   limits.waiting_tokens = 6;
-  Intake intake(fake, metrics, limits);
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
   Request large = ask();
   large.prompt.resize(50, 1);
   const uint64_t alone = *intake.submit(std::move(large));  // where nothing waits any prompt may
@@ -85,12 +90,11 @@ TEST(Intake, BoundsTheTokensThatWait) {
 }
 
 TEST(Intake, GivesItsTimesToRequests) {
-  Fake fake;
-  Metrics metrics;
   IntakeLimits limits;
   limits.queue_s = 3;
   limits.answer_s = 70;
-  Intake intake(fake, metrics, limits);
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
   Request hurried = ask();
   hurried.deadline_s = 5;
   ASSERT_TRUE(intake.submit(ask()) && intake.submit(std::move(hurried)));
@@ -100,9 +104,8 @@ TEST(Intake, GivesItsTimesToRequests) {
 }
 
 TEST(Intake, ShowsWhatEachSequenceIsAt) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, {}, 2);
+  Gate gate({}, 2);
+  auto& [fake, metrics, intake] = gate;
   Request two = ask();
   two.n = 2;
   two.max_tokens = 9;
@@ -131,9 +134,8 @@ TEST(Intake, ShowsWhatEachSequenceIsAt) {
 }
 
 TEST(Intake, CountsWhatHappened) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, {});
+  Gate gate;
+  auto& [fake, metrics, intake] = gate;
   Request request = ask();
   request.n = 2;
   int events = 0;
@@ -161,9 +163,8 @@ TEST(Intake, CountsWhatHappened) {
 }
 
 TEST(Intake, TheEndRefusesAndCancels) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, {});
+  Gate gate;
+  auto& [fake, metrics, intake] = gate;
   const uint64_t one = *intake.submit(ask()), two = *intake.submit(ask());
   fake.tell(one, {}, Finish::Stop);
   intake.close();

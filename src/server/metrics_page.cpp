@@ -58,23 +58,25 @@ void add_cache(MetricsText& t, const Metrics& m, const Statistics& s) {
           asked > 0 ? found / asked : 0);
 }
 
-void add_times(MetricsText& t, const Metrics& m) {
-  t.histogram("vllm:time_to_first_token_seconds", "From the request to its first token.",
-              m.time_to_first_token);
-  t.histogram("vllm:time_per_output_token_seconds", "Between tokens of an answer.", m.inter_token);
-  t.histogram("vllm:inter_token_latency_seconds", "Between tokens of an answer.", m.inter_token);
-  t.histogram("vllm:request_time_per_output_token_seconds", "The mean of each answer.", m.per_output_token);
-  t.histogram("vllm:e2e_request_latency_seconds", "From the request to its end.", m.end_to_end);
-  t.histogram("vllm:request_queue_time_seconds", "Time in the queue.", m.queue);
-  t.histogram("vllm:request_prefill_time_seconds", "Time to read the prompt.", m.prefill);
-  t.histogram("vllm:request_decode_time_seconds", "Time to write the answer.", m.decode);
-  t.histogram("vllm:request_inference_time_seconds", "Time to read and to write.", m.inference);
-  t.histogram("vllm:request_prompt_tokens", "Tokens of a prompt.", m.request_prompt_tokens);
-  t.histogram("vllm:request_generation_tokens", "Tokens of an answer.", m.request_generation_tokens);
-  t.histogram("vllm:request_params_n", "Choices that were asked for.", m.choices);
-  t.histogram("vllm:request_params_max_tokens", "max_tokens that were asked for.", m.most_tokens);
-  t.histogram("vllm:iteration_tokens_total", "Tokens of each pass of the engine.", m.iteration_tokens);
-}
+struct NamedHistogram {
+  const char *name, *help;
+  const Histogram Metrics::*of;
+};
+constexpr NamedHistogram kHistograms[] = {
+    {"time_to_first_token_seconds", "From the request to its first token.", &Metrics::time_to_first_token},
+    {"time_per_output_token_seconds", "Between tokens of an answer.", &Metrics::inter_token},
+    {"inter_token_latency_seconds", "Between tokens of an answer.", &Metrics::inter_token},
+    {"request_time_per_output_token_seconds", "The mean of each answer.", &Metrics::per_output_token},
+    {"e2e_request_latency_seconds", "From the request to its end.", &Metrics::end_to_end},
+    {"request_queue_time_seconds", "Time in the queue.", &Metrics::queue},
+    {"request_prefill_time_seconds", "Time to read the prompt.", &Metrics::prefill},
+    {"request_decode_time_seconds", "Time to write the answer.", &Metrics::decode},
+    {"request_inference_time_seconds", "Time to read and to write.", &Metrics::inference},
+    {"request_prompt_tokens", "Tokens of a prompt.", &Metrics::request_prompt_tokens},
+    {"request_generation_tokens", "Tokens of an answer.", &Metrics::request_generation_tokens},
+    {"request_params_n", "Choices that were asked for.", &Metrics::choices},
+    {"request_params_max_tokens", "max_tokens that were asked for.", &Metrics::most_tokens},
+    {"iteration_tokens_total", "Tokens of each pass of the engine.", &Metrics::iteration_tokens}};
 
 void add_llama(MetricsText& t, const Metrics& m, const Statistics& s, double usage) {
   const double read = double(s.prompt_rows), read_s = m.prefill.sum();
@@ -138,7 +140,8 @@ void add_metrics(Router& router, Served& served) {
     const Statistics statistics = served.service.statistics();
     add_requests(text, served.metrics);
     add_cache(text, served.metrics, statistics);
-    add_times(text, served.metrics);
+    for (const NamedHistogram& h : kHistograms)
+      text.histogram("vllm:" + std::string(h.name), h.help, served.metrics.*h.of);
     add_own(text, served.metrics, statistics, served.http(), served);
     if (served.options.llama_metrics)
       add_llama(text, served.metrics, statistics, used_share(statistics.state));

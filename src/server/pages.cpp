@@ -82,6 +82,14 @@ void add_models(Router& router, Served& served) {
 
 // --- text and tokens ---
 
+// With control tokens as they are written.
+std::string text_of(const Tokenizer& tokenizer, std::span<const Token> tokens) {
+  Utf8Stream stream;
+  std::string text;
+  for (Token token : tokens) text += stream.push(tokenizer.piece(token));
+  return text + stream.finish();
+}
+
 // The tokens that the chat API would make of the same body.
 std::optional<ApiError> chat_tokens(const Json& json, const Served& served, std::vector<Token>& tokens) {
   Question q = new_question(served);
@@ -120,17 +128,17 @@ void answer_tokenize(const Served& served, const HttpRequest& request, const Sha
     fault =
         body.any("messages") ? chat_tokens(*json, served, tokens) : text_tokens(body, served.chat, tokens);
   if (fault) return void(refuse(*reply, request, *fault));
-  auto text_of = [&](Token token) { return token_text(served.chat.tokenizer(), token, false); };
+  auto piece = [&](Token token) { return token_text(served.chat.tokenizer(), token, false); };
   Json answer = {{"tokens", tokens}};
   if (body.any("content") && pieces) {
     answer["tokens"] = Json::array();
-    for (Token token : tokens) answer["tokens"].push_back({{"id", token}, {"piece", text_of(token)}});
+    for (Token token : tokens) answer["tokens"].push_back({{"id", token}, {"piece", piece(token)}});
   }
   if (!body.any("content"))
     answer = {{"count", tokens.size()}, {"max_model_len", served.service.context()}, {"tokens", tokens}};
   if (texts) answer["token_strs"] = Json::array();
   if (texts)
-    for (Token token : tokens) answer["token_strs"].push_back(text_of(token));
+    for (Token token : tokens) answer["token_strs"].push_back(piece(token));
   send_json(*reply, answer);
 }
 
@@ -151,7 +159,7 @@ void answer_detokenize(const Served& served, const HttpRequest& request, const S
                  "expected ids from 0 to " + std::to_string(tokenizer.size() - 1) + ", found " + kind_of(id));
   }
   if (fault) return void(refuse(*reply, request, *fault));
-  const std::string text = decode(tokenizer, tokens);
+  const std::string text = text_of(tokenizer, tokens);
   send_json(*reply, {{"prompt", text}, {"content", text}});
 }
 
@@ -161,7 +169,7 @@ void answer_render(const Served& served, const HttpRequest& request, const Share
   if (!json) return;
   std::vector<Token> tokens;
   if (auto fault = chat_tokens(*json, served, tokens)) return void(refuse(*reply, request, *fault));
-  send_json(*reply, {{"prompt", decode(served.chat.tokenizer(), tokens)}, {"prompt_token_ids", tokens}});
+  send_json(*reply, {{"prompt", text_of(served.chat.tokenizer(), tokens)}, {"prompt_token_ids", tokens}});
 }
 
 Json tokenizer_info(const Served& served) {

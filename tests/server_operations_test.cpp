@@ -294,6 +294,18 @@ TEST_F(Operations, ARequestIsShownAndStoppedByItsId) {
   EXPECT_EQ(site.metrics().cancelled_answering.value(), 2);
 }
 
+TEST_F(Operations, AKeySeesItsOwnRequests) {
+  SiteSettings settings;
+  settings.http.keys = {"one", "two"};
+  settings.http.admin_key = "boss";
+  Site site(*plain_, script_line("ok"), settings);
+  const std::string path = "/v1/requests/r1";
+  site.post(kChat, {{"messages", user("x")}}, "x-api-key: one\r\nX-Request-Id: r1\r\n");
+  EXPECT_EQ(site.get(path, "x-api-key: one\r\n").json()["state"], "ended");
+  EXPECT_EQ(site.get(path, "x-api-key: two\r\n").status, 404);
+  EXPECT_EQ(site.get(path, "x-api-key: boss\r\n").json()["state"], "ended");
+}
+
 TEST_F(Operations, MetricsUnderTheNamesOfOthers) {
   SiteSettings settings;
   settings.api.llama_metrics = true;

@@ -50,6 +50,11 @@ std::string id_asked(const HttpRequest& request) {
   return percent_decoded(request.path.substr(std::string_view("/v1/requests/").size()));
 }
 
+// Whose requests it may see: its own key's; an admin those of all.
+std::optional<int> key_of(const HttpRequest& request) {
+  return request.admin ? std::nullopt : std::optional(request.key);
+}
+
 ApiError unknown_request(const std::string& id) {
   return {404,
           "expected the id of a request on its way or of one of the last, found '" + id.substr(0, 200) + "'",
@@ -58,15 +63,15 @@ ApiError unknown_request(const std::string& id) {
 
 void show_request(const Served& served, const HttpRequest& request, const Shared& reply) {
   const std::string id = id_asked(request);
-  const auto found = served.requests->find(id);
-  const Json state = found ? found->state() : served.requests->ended(id);
+  const auto found = served.requests->find(id, key_of(request));
+  const Json state = found ? found->state() : served.requests->ended(id, key_of(request));
   if (state.is_null()) refuse(*reply, request, unknown_request(id));
   else send_json(*reply, state);
 }
 
 void stop_request(const Served& served, const HttpRequest& request, const Shared& reply) {
   const std::string id = id_asked(request);
-  const auto found = served.requests->find(id);
+  const auto found = served.requests->find(id, key_of(request));
   if (!found) return void(refuse(*reply, request, unknown_request(id)));
   found->stop();
   send_json(*reply, {{"id", id}, {"object", "request"}, {"cancelled", true}});

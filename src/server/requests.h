@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "text/json.h"
@@ -27,13 +28,20 @@ class Requests {
   uint64_t enter(const std::string& id, int key, int64_t most, std::weak_ptr<Tracked> request);
   void leave(uint64_t number, Json state);  // null: nobody will ask how it ended
 
-  std::shared_ptr<Tracked> find(const std::string& id) const;  // null: none of this id is on its way
-  Json ended(const std::string& id) const;                     // null: none of this id has, or long ago
+  // The latest of this id, if it came with the key; without a key here: with any.
+  std::shared_ptr<Tracked> find(const std::string& id, std::optional<int> key) const;  // null: none is there
+  Json ended(const std::string& id, std::optional<int> key) const;  // null: none has ended, or long ago
 
  private:
-  struct Entry {
+  struct Name {
     std::string id;
     int key;
+    bool is(const std::string& other, std::optional<int> with) const {
+      return id == other && (!with || key == *with);
+    }
+  };
+  struct Entry {
+    Name name;
     std::weak_ptr<Tracked> request;
   };
 
@@ -41,7 +49,7 @@ class Requests {
   uint64_t last_ = 0;
   std::map<int, int64_t> of_key_;
   std::map<uint64_t, Entry> running_;
-  std::deque<std::pair<std::string, Json>> ended_;  // the latest first
+  std::deque<std::pair<Name, Json>> ended_;  // the latest first
 };
 
 }  // namespace invar::server

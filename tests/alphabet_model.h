@@ -4,6 +4,7 @@
 // of U+00E9, then 'z'.
 #pragma once
 
+#include <cstdio>
 #include <cstring>
 #include <functional>
 #include <gtest/gtest.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "engine/chat.h"
 #include "files/gguf_writer.h"
 
 namespace invar {
@@ -102,6 +104,16 @@ inline std::string write_alphabet_model(const std::string& chat_template = kChat
   Status written = write_gguf(path, keys, tensors, data);
   EXPECT_TRUE(written) << written.error().message;
   return path;
+}
+
+inline Chat alphabet_chat() {
+  const std::string path = write_alphabet_model();
+  auto file = ModelFile::open(path);
+  EXPECT_TRUE(file);
+  auto chat = Chat::make(*file);
+  EXPECT_TRUE(chat);
+  std::remove(path.c_str());
+  return chat.take();
 }
 
 }  // namespace invar

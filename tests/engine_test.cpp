@@ -212,6 +212,29 @@ TEST_F(EngineOfAlphabet, ADeadlineEndsIt) {
   EXPECT_TRUE(a.tokens.empty());
 }
 
+TEST_F(EngineOfAlphabet, WhoDoesNotBeginInTimeEndsAndWhoHasBegunGoesOn) {
+  auto engine = open(100, 4, 1);
+  Request first = request_of(greedy("a")), second = request_of(greedy("b"));
+  Heard a, b;
+  first.start_s = second.start_s = 0.02;
+  first.on_event = [&](const Event& e) {
+    hear(e, a);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return true;
+  };
+  second.on_event = [&](const Event& e) {
+    hear(e, b);
+    return true;
+  };
+  ASSERT_TRUE(engine->submit(std::move(first)));
+  ASSERT_TRUE(engine->submit(std::move(second)));
+  engine->run_until_idle();
+  EXPECT_EQ(a.finish, Finish::Stop);
+  EXPECT_EQ(a.tokens.size(), 25u);
+  EXPECT_EQ(b.finish, Finish::Deadline);
+  EXPECT_TRUE(b.tokens.empty());
+}
+
 TEST_F(EngineOfAlphabet, ReadsThePromptInChunks) {
   auto engine = open(100, 4);
   Request request = request_of(greedy("abcabcabc", 1));

@@ -20,15 +20,7 @@ struct Heard {
 
 class ScriptedTest : public testing::Test {
  protected:
-  void SetUp() override {
-    path_ = write_alphabet_model();
-    auto file = ModelFile::open(path_);
-    ASSERT_TRUE(file);
-    auto chat = Chat::make(*file);
-    ASSERT_TRUE(chat);
-    chat_.emplace(chat.take());
-  }
-  void TearDown() override { ::unlink(path_.c_str()); }
+  void SetUp() override { chat_.emplace(alphabet_chat()); }
 
   std::unique_ptr<Scripted> engine(std::string_view script, int running = 4) {
     auto lines = parse_script(script, chat_->tokenizer(), "script");
@@ -62,7 +54,6 @@ class ScriptedTest : public testing::Test {
   }
   std::string text_of(const Heard& heard) { return decode(chat_->tokenizer(), heard.tokens); }
 
-  std::string path_;
   std::optional<Chat> chat_;
 };
 

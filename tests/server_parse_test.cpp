@@ -25,15 +25,7 @@ class Silent : public Service {  // takes nothing: bodies are read before anythi
 
 class Parse : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    const std::string path = write_alphabet_model();
-    auto file = ModelFile::open(path);
-    ASSERT_TRUE(file);
-    auto chat = Chat::make(*file);
-    ASSERT_TRUE(chat);
-    chat_ = new Chat(chat.take());
-    std::remove(path.c_str());
-  }
+  static void SetUpTestSuite() { chat_ = new Chat(alphabet_chat()); }
   static void TearDownTestSuite() { delete chat_; }
 
   enum Api { Completions, ChatApi, Responses, Messages };

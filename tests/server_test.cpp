@@ -16,19 +16,7 @@ Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"co
 
 std::string joined(const HttpAnswer& answer) { return std::to_string(answer.status) + " " + answer.body; }
 
-class Serving : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    plain_ = new ServedModel(kChatMl);
-    xml_ = new ServedModel(ServedModel::template_of("qwen_xml"));
-  }
-  static void TearDownTestSuite() {
-    delete plain_;
-    delete xml_;
-  }
-  static ServedModel *plain_, *xml_;
-};
-ServedModel *Serving::plain_ = nullptr, *Serving::xml_ = nullptr;
+using Serving = ServedModels;
 
 TEST_F(Serving, EqualMeaningIsEqualTokensInEveryApi) {
   Site site(*plain_, Site::engine(*plain_));
@@ -463,11 +451,7 @@ TEST_F(Serving, AtLeastSoManyTokens) {
 TEST_F(Serving, ASaltedRequestSharesNothing) {
   Site site(*plain_, Site::engine(*plain_));
   Json body = {{"prompt", std::string(600, 'a')}, {"temperature", 0}, {"max_tokens", 2}, {"cache_salt", "s"}};
-  auto cached = [&] {
-    return site.post("/v1/completions", body)
-        .json()["usage"]["prompt_tokens_details"]["cached_tokens"]
-        .get<int>();
-  };
+  auto cached = [&] { return cached_tokens(site.post("/v1/completions", body)); };
   EXPECT_EQ(cached(), 0);
   EXPECT_EQ(cached(), 0);
   body.erase("cache_salt");

@@ -16,15 +16,7 @@ namespace {
 
 class Writers : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    const std::string path = write_alphabet_model();
-    auto file = ModelFile::open(path);
-    ASSERT_TRUE(file);
-    auto chat = Chat::make(*file);
-    ASSERT_TRUE(chat);
-    chat_ = new Chat(chat.take());
-    std::remove(path.c_str());
-  }
+  static void SetUpTestSuite() { chat_ = new Chat(alphabet_chat()); }
   static void TearDownTestSuite() { delete chat_; }
   static const Tokenizer& tokenizer() { return chat_->tokenizer(); }
 
@@ -136,12 +128,12 @@ Json parsed(const std::string& text) {
 
 TEST_F(Writers, Transcripts) {
   auto chat = [] { return std::make_unique<ChatWriter>(form(), ChatWriter::Options{}); };
-  auto messages = [] { return std::make_unique<MessagesWriter>("req_1"); };
+  auto messages = [] { return messages_writer("req_1"); };
   auto responses = [] {
     ResponsesForm f;
     f.encrypted = true;
     f.tools["time"] = {"now", "clock", false};
-    return std::make_unique<ResponsesWriter>(std::move(f), tokenizer());
+    return responses_writer(std::move(f), tokenizer());
   };
   auto completions = [] {
     return std::make_unique<CompletionsWriter>(std::vector<RawPrompt>{std::string("hi")}, form());
@@ -166,9 +158,9 @@ TEST_F(Writers, StreamsPutTogetherAreTheWhole) {
       return std::make_unique<CompletionsWriter>(std::vector<RawPrompt>{std::string("hi")}, f);
     });
     EXPECT_EQ(sorted(assembled_completion(w.stream)), sorted(parsed(w.whole)));
-    w = write(story, [&] { return std::make_unique<MessagesWriter>("r"); });
+    w = write(story, [&] { return messages_writer("r"); });
     EXPECT_EQ(sorted(assembled_message(w.stream)), sorted(parsed(w.whole)));
-    w = write(story, [&] { return std::make_unique<ResponsesWriter>(ResponsesForm{}, tokenizer()); });
+    w = write(story, [&] { return responses_writer(ResponsesForm{}, tokenizer()); });
     EXPECT_EQ(sorted(assembled_response(w.stream)), sorted(parsed(w.whole)));
   }
 }
@@ -198,7 +190,7 @@ TEST_F(Writers, CustomToolsAreSaidAsText) {
   };
   ResponsesForm f;
   f.tools["patch"] = {"apply_patch", "", true};
-  const Written w = write(story, [&] { return std::make_unique<ResponsesWriter>(f, tokenizer()); });
+  const Written w = write(story, [&] { return responses_writer(f, tokenizer()); });
   const Json item = parsed(w.whole)["output"][0];
   EXPECT_EQ(item["type"], "custom_tool_call");
   EXPECT_EQ(item["name"], "apply_patch");

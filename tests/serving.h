@@ -118,27 +118,34 @@ class ServedModel {
   std::unique_ptr<const server::Dialect> dialect_;
 };
 
+struct SiteSettings {
+  server::ApiOptions api = {};
+  server::IntakeLimits limits = {};
+  server::HttpOptions http = {};
+};
+
 class Site {
  public:
+  static constexpr int kRunning = 4;  // requests of a script at once
+
   // One JSON object for each line of the script.
   Site(const ServedModel& model, const std::string& script, server::ApiOptions api = {},
        server::StreamTimes times = {})
-      : Site(model, scripted(model, script), std::move(api), times) {}
-  Site(const ServedModel& model, std::unique_ptr<Service> service, server::ApiOptions api = {},
-       server::StreamTimes times = {})
+      : Site(model, scripted(model, script), settings(std::move(api), times)) {}
+  Site(const ServedModel& model, const std::string& script, SiteSettings settings)
+      : Site(model, scripted(model, script), std::move(settings)) {}
+  Site(const ServedModel& model, std::unique_ptr<Service> service, SiteSettings settings = {})
       : service_(std::move(service)),
-        intake_(*service_, metrics_, 100),
-        served_{model.chat(), intake_, text_, metrics_, std::move(api), {}},
-        http_(options(times), [this](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
-          router_.handle(std::move(request), std::move(reply), text_);
-        }) {
+        intake_(*service_, metrics_, settings.limits, kRunning),
+        served_{model.chat(), intake_, text_, metrics_, std::move(settings.api), {}},
+        http_(at_any_port(std::move(settings.http)),
+              [this](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
+                router_.handle(std::move(request), std::move(reply), text_);
+              }) {
     if (served_.options.names.empty()) served_.options.names = {"m"};
     served_.dialect = &model.dialect();
-    server::add_pages(router_, served_);
-    server::add_completions(router_, served_);
-    server::add_chat(router_, served_);
-    server::add_responses(router_, served_);
-    server::add_messages(router_, served_);
+    served_.places = [this] { return intake_.places(); };
+    server::add_routes(router_, served_);
     const Status started = http_.start();
     EXPECT_TRUE(started) << started.error().message;
   }
@@ -147,7 +154,13 @@ class Site {
   HttpAnswer post(const std::string& path, const Json& body, const std::string& headers = {}) {
     return http_ask(http_.port(), "POST", path, json_text(body), headers);
   }
-  HttpAnswer get(const std::string& path) { return http_ask(http_.port(), "GET", path, {}); }
+  HttpAnswer get(const std::string& path, const std::string& headers = {}) {
+    return ask("GET", path, headers);
+  }
+  HttpAnswer ask(const std::string& method, const std::string& path, const std::string& headers = {}) {
+    return http_ask(http_.port(), method, path, {}, headers);
+  }
+  server::Served& served() { return served_; }
   int port() const { return http_.port(); }
   Service& service() { return *service_; }
   Metrics& metrics() { return metrics_; }
@@ -163,16 +176,21 @@ class Site {
   }
 
  private:
-  static server::HttpOptions options(server::StreamTimes times) {
-    server::HttpOptions o;
-    o.port = 0;
-    o.stream = times;
-    return o;
+  static SiteSettings settings(server::ApiOptions api, server::StreamTimes times) {
+    SiteSettings s;
+    s.api = std::move(api);
+    s.http.stream = times;
+    return s;
+  }
+  static server::HttpOptions at_any_port(server::HttpOptions options) {
+    options.port = 0;
+    return options;
   }
   static std::unique_ptr<Service> scripted(const ServedModel& model, const std::string& script) {
     auto lines = parse_script(script, model.chat().tokenizer(), "script");
     EXPECT_TRUE(lines) << lines.error().message;
-    return std::make_unique<Scripted>(model.chat(), lines.take(), ScriptedOptions{4096, kAlphabetTokens, 4});
+    return std::make_unique<Scripted>(model.chat(), lines.take(),
+                                      ScriptedOptions{4096, kAlphabetTokens, kRunning});
   }
 
   Metrics metrics_;
@@ -184,6 +202,20 @@ class Site {
   server::HttpServer http_;
 };
 
+// Tests on models with a plain template, and with one that thinks and calls.
+class ServedModels : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    plain_ = new ServedModel(kChatMl);
+    xml_ = new ServedModel(ServedModel::template_of("qwen_xml"));
+  }
+  static void TearDownTestSuite() {
+    delete plain_;
+    delete xml_;
+  }
+  static inline ServedModel *plain_ = nullptr, *xml_ = nullptr;
+};
+
 // A line of a script whose tokens are bytes.
 inline std::string script_line(std::string_view bytes, const std::string& end = "eos",
                                const std::vector<int>& chunk = {1}, Json more = Json::object()) {
@@ -191,6 +223,11 @@ inline std::string script_line(std::string_view bytes, const std::string& end = 
   for (char c : bytes) line["tokens"].push_back(uint8_t(c));
   line.update(more);
   return json_text(line);
+}
+
+// Of the prompt, in an answer of completions or chat.
+inline int64_t cached_tokens(const HttpAnswer& whole) {
+  return whole.json()["usage"]["prompt_tokens_details"]["cached_tokens"].get<int64_t>();
 }
 
 // What an answer says, the same from all APIs: {thought, content, calls: [{name, arguments}], finish}.

@@ -334,8 +334,8 @@ std::string user_folder(const char* variable, const char* below_home) {
 
 }  // namespace
 
-std::string key_of_environment() {
-  const char* key = std::getenv("INVAR_API_KEY");
+std::string key_of_environment(const char* name) {
+  const char* key = std::getenv(name);
   return key ? key : "";
 }
 

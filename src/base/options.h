@@ -104,8 +104,8 @@ void Options::integer(const char* names, Int& value, int64_t low, int64_t high, 
       });
 }
 
-std::string key_of_environment();     // INVAR_API_KEY; may be empty
-bool colours_wanted(int descriptor);  // a terminal, and no NO_COLOR
+std::string key_of_environment(const char* name);  // may be empty
+bool colours_wanted(int descriptor);               // a terminal, and no NO_COLOR
 // Where this user's programs keep state, with our folder; empty if the user has no home.
 std::string state_folder();
 // Where they keep what can be made again; likewise.

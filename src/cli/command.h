@@ -24,9 +24,14 @@ struct Command {
 INVAR_COMMANDS(INVAR_DECLARE)
 #undef INVAR_DECLARE
 
-// `arguments` without the program's name.
-int main(std::span<const std::string> arguments, const char* version);
+struct Build {
+  const char* version = "";
+  const char* commit = "";  // empty: not known
+};
 
-const char* version();  // as given to main
+// `arguments` without the program's name.
+int main(std::span<const std::string> arguments, const Build& build);
+
+const Build& build();  // as given to main
 
 }  // namespace invar::cli

@@ -3,8 +3,9 @@
 #include <vector>
 
 #include "cli/command.h"
+#include <invar_commit.h>  // written by cmake/commit.cmake
 
 int main(int count, char** arguments) {
   std::vector<std::string> after(arguments + (count > 0), arguments + count);
-  return invar::cli::main(after, INVAR_VERSION);
+  return invar::cli::main(after, {INVAR_VERSION, INVAR_COMMIT});
 }

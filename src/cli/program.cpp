@@ -14,7 +14,7 @@ namespace {
 constexpr const Command* kCommands[] = {INVAR_COMMANDS(INVAR_POINTER)};
 #undef INVAR_POINTER
 
-const char* version_text = "";
+Build the_build;
 
 std::string overview() {
   std::string text =
@@ -37,7 +37,7 @@ Result<int> run(std::span<const std::string> arguments) {
     return 0;
   }
   if (name == "--version" || name == "version") {
-    TRY(say(std::string("invar ") + version_text + "\n"));
+    TRY(say(std::string("invar ") + the_build.version + "\n"));
     return 0;
   }
   std::vector<std::string> names;
@@ -53,10 +53,10 @@ Result<int> run(std::span<const std::string> arguments) {
 
 }  // namespace
 
-const char* version() { return version_text; }
+const Build& build() { return the_build; }
 
-int main(std::span<const std::string> arguments, const char* version) {
-  version_text = version;
+int main(std::span<const std::string> arguments, const Build& build) {
+  the_build = build;
   set_signals();
   Result<int> result = run(arguments);
   if (result) return *result;

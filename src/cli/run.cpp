@@ -88,7 +88,7 @@ Json json_of(const Flags& f, const ModelFile& file, const ModelRunner& runner, c
                 {"name", name ? *name : ""},
                 {"fingerprint", runner.fingerprint().empty() ? Json(nullptr) : Json(runner.fingerprint())}};
   j["numerics"] = kNumericsVersion;
-  j["version"] = version();
+  j["version"] = build().version;
   j["prompt"] = {{"tokens", prompt.size()},
                  {"cached_tokens", told.usage.cached_tokens},
                  {"tokens_sha256", hex(digest_tokens(prompt))}};

@@ -25,12 +25,13 @@ namespace {
 using server::HttpServer;
 
 struct Flags {
-  std::string model, key_file, engine_name = "model";
+  std::string model, key_file, admin_key_file, engine_name = "model", metrics_compat = "none";
   std::vector<std::string> names;
-  bool unauthenticated = false, strict_model = false, no_log = false;
-  int64_t max_queue = 512;
-  std::optional<float> drain_s = 30, heartbeat_s = 15, commit_s = 10;
-  int64_t body_bytes = 32 << 20;
+  bool unauthenticated = false, strict_model = false, strict_length = false, no_log = false;
+  std::shared_ptr<std::atomic<bool>> logs = std::make_shared<std::atomic<bool>>();
+  server::IntakeLimits limits;
+  std::optional<float> drain_s = 30, heartbeat_s = 15, commit_s = 10, queue_s, answer_s;
+  int64_t head_bytes = 64 << 10, body_bytes = 32 << 20;
   Voice voice;
   EngineOptions engine;
   uint64_t seed = 0;
@@ -39,6 +40,29 @@ struct Flags {
   server::ApiOptions api;
 };
 
+void describe_limits(Options& o, Flags& f) {
+  server::ApiOptions& api = f.api;
+  constexpr int64_t kMany = 1 << 20;
+  o.integer("--max-queue", f.limits.waiting, 0, kMany, "Requests that may wait; more are refused with 429");
+  o.integer("--max-queue-tokens", f.limits.waiting_tokens, 0, INT64_MAX,
+            "Tokens of their prompts together; 0: no bound");
+  o.integer("--max-per-key", api.most_per_key, 0, kMany, "Requests of one key at once; 0: no bound");
+  o.real("--queue-timeout", f.queue_s, 0, 1e9, "Seconds that a request may wait (default: no bound)");
+  o.real("--request-timeout", f.answer_s, 0, 1e9, "Seconds that a request may take (default: no bound)");
+  o.integer("--max-connections", f.http.connections, 1, kMany, "Open connections");
+  o.bytes("--max-head", f.head_bytes, "Most that the head of a request may have");
+  o.bytes("--max-body", f.body_bytes, "Most that a request may have");
+  o.integer("--default-max-tokens", api.default_max_tokens, 0, INT64_MAX,
+            "Of chat and responses that do not say (default: what fits)");
+  o.flag("--strict-max-tokens", f.strict_length, "max_tokens that do not fit are refused, not cut");
+  o.integer("--max-choices", api.most_choices, 1, 128, "Of n");
+  o.integer("--max-logprobs", api.most_logprobs, 0, 1000, "Of logprobs and top_logprobs");
+  o.integer("--max-stops", api.most_stops, 0, 1000, "Stop strings of a request");
+  o.integer("--max-prompts", api.most_prompts, 1, kMany, "Prompts of one request");
+  o.integer("--max-tools", api.most_tools, 0, kMany, "Tools of a request");
+  o.bytes("--max-tool-bytes", api.most_tool_bytes, "Of them together");
+}
+
 void describe(Options& o, Flags& f) {
   o.text("MODEL", f.model, "[MODEL]", "A GGUF file, or a folder (default: the model of `make demo`)");
   o.text("--host", f.http.host, "ADDRESS", "Listen there; beyond this machine only with a key");
@@ -46,7 +70,10 @@ void describe(Options& o, Flags& f) {
   o.text("--api-key-file", f.key_file, "FILE",
          "Keys, one a line; INVAR_API_KEY in the environment is one more");
   o.flag("--allow-unauthenticated", f.unauthenticated, "No key is needed, whatever the address");
+  o.text("--admin-key-file", f.admin_key_file, "FILE",
+         "The key for /admin; INVAR_ADMIN_KEY is one, too (default: from this machine no key is needed)");
   o.flag("--public-metrics", f.http.public_metrics, "/metrics needs no key");
+  o.choice("--metrics-compat", f.metrics_compat, {"none", "llamacpp"}, "Further names in /metrics");
   o.texts("--cors-origin", f.http.cors_origins, "ORIGIN",
           "Web pages from there may ask; repeatable (default: none)");
   o.texts("--served-model-name", f.names, "NAME", "What the model is called; several by commas or repeated");
@@ -54,9 +81,7 @@ void describe(Options& o, Flags& f) {
   o.text("--engine", f.engine_name, "NAME",
          "model, or script:FILE: answers from a file, weights are not read");
   o.integer("--sequences", f.engine.sequences, 1, 1024, "Requests that run at once");
-  o.integer("--max-queue", f.max_queue, 0, 1 << 20, "Requests that may wait; more are refused with 429");
-  o.integer("--max-connections", f.http.connections, 1, 1 << 20, "Open connections");
-  o.bytes("--max-body", f.body_bytes, "Most that a request may have");
+  describe_limits(o, f);
   o.real("--drain-timeout", f.drain_s, 0, 86400, "Seconds that requests have to end after SIGTERM");
   o.real("--heartbeat", f.heartbeat_s, 0.01, 86400, "Seconds of silence in a stream before a sign of life");
   o.real("--commit-after", f.commit_s, 0, 86400, "Seconds before a stream's head goes out without a token");
@@ -77,13 +102,11 @@ void describe(Options& o, Flags& f) {
 
 // --- before the model is read ---
 
-Result<std::vector<std::string>> read_keys(const std::string& file) {
+// One a line.
+Result<std::vector<std::string>> keys_of_file(const std::string& file) {
   constexpr std::string_view kBlank = " \t\r";
-  std::vector<std::string> keys;
-  if (const std::string key = key_of_environment(); !key.empty()) keys.push_back(key);
-  if (file.empty()) return keys;
   const std::string text = TRY(read_file(file, 1 << 20));
-  const size_t before = keys.size();
+  std::vector<std::string> keys;
   for (std::string_view rest = text; !rest.empty();) {
     std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
@@ -91,8 +114,22 @@ Result<std::vector<std::string>> read_keys(const std::string& file) {
     line = line.substr(0, line.find_last_not_of(kBlank) + 1);
     if (!line.empty()) keys.emplace_back(line);
   }
-  if (keys.size() == before) return Error{Code::BadFile, file, "expected at least one key, found none"};
+  if (keys.empty()) return Error{Code::BadFile, file, "expected at least one key, found none"};
   return keys;
+}
+
+Result<std::vector<std::string>> read_keys(const std::string& file) {
+  std::vector<std::string> keys;
+  if (!file.empty()) keys = TRY(keys_of_file(file));
+  if (const std::string key = key_of_environment("INVAR_API_KEY"); !key.empty()) keys.push_back(key);
+  return keys;
+}
+
+Result<std::string> read_admin_key(const std::string& file) {
+  if (file.empty()) return key_of_environment("INVAR_ADMIN_KEY");
+  const std::vector<std::string> keys = TRY(keys_of_file(file));
+  if (keys.size() == 1) return keys[0];
+  return Error{Code::BadFile, file, "expected one key, found " + std::to_string(keys.size())};
 }
 
 // The model of `make demo`, if it is there.
@@ -124,6 +161,7 @@ std::vector<std::string> names_of(const Flags& f) {
 
 Status settle(Flags& f) {
   f.http.keys = TRY(read_keys(f.key_file));
+  f.http.admin_key = TRY(read_admin_key(f.admin_key_file));
   if (!server::is_loopback(f.http.host) && f.http.keys.empty() && !f.unauthenticated)
     return Error{
         Code::Usage, "--host",
@@ -132,9 +170,18 @@ Status settle(Flags& f) {
   if (f.model.empty()) f.model = TRY(demo_model());
   f.api.names = names_of(f);
   f.api.any_model = !f.strict_model;
+  f.api.clamp_max_tokens = !f.strict_length;
+  f.api.llama_metrics = f.metrics_compat == "llamacpp";
+  f.http.head_bytes = uint64_t(f.head_bytes);
   f.http.body_bytes = uint64_t(f.body_bytes);
+  if (f.queue_s) f.limits.queue_s = double(*f.queue_s);
+  if (f.answer_s) f.limits.answer_s = double(*f.answer_s);
   f.http.stream = {double(*f.commit_s), double(*f.heartbeat_s)};
-  if (!f.no_log && !f.voice.quiet) f.http.log = [](const std::string& line) { note(line); };
+  *f.logs = !f.no_log;
+  if (!f.voice.quiet)
+    f.http.log = [logs = f.logs](const std::string& line) {
+      if (*logs) note(line);
+    };
   rlimit files{};  // a connection is a descriptor
   if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
     files.rlim_cur = files.rlim_max;
@@ -160,6 +207,11 @@ class Signals {
   void ready() {
     std::lock_guard lock(mutex_);
     ready_ = true;
+  }
+  void ask() {  // as the first does
+    std::lock_guard lock(mutex_);
+    asked_ = true;
+    told_.notify_all();
   }
   void wait() {
     std::unique_lock lock(mutex_);
@@ -229,7 +281,7 @@ Status tell_ready(const Flags& f, const server::Served& served, const std::strin
   std::string line = "serving " + served.options.names[0] + ": context " + std::to_string(context) +
                      ", up to " + std::to_string(f.engine.sequences) + " requests at once";
   if (fit > 0) line += ", room for " + std::to_string(fit) + " whole contexts";
-  note(line + ", " + std::to_string(f.max_queue) + " more may wait");
+  note(line + ", " + std::to_string(f.limits.waiting) + " more may wait");
   tell_clients(f, url, context);
   return Ok{};
 }
@@ -259,11 +311,18 @@ Result<std::unique_ptr<Service>> open_script(const Flags& f, const ModelFile& fi
   return std::unique_ptr<Service>(std::make_unique<Scripted>(chat, std::move(script), options));
 }
 
-Result<std::unique_ptr<Service>> open_service(const Flags& f, const Parts& parts) {
+Result<std::unique_ptr<Service>> open_service(const Flags& f, Parts& parts) {
   if (f.engine_name.starts_with("script:")) return open_script(f, *parts.file, *parts.chat);
+  EngineOptions options = f.engine;
+  options.on_pass = [&m = parts.metrics](int64_t rows, double seconds) {
+    m.iteration_tokens.add(double(rows));
+    m.pass_s.add(seconds);
+  };
   return std::unique_ptr<Service>(
-      std::make_unique<EngineThread>(TRY(open_engine(*parts.file, f.engine, f.voice))));
+      std::make_unique<EngineThread>(TRY(open_engine(*parts.file, options, f.voice))));
 }
+
+int64_t unix_seconds() { return std::chrono::system_clock::to_time_t(std::chrono::system_clock::now()); }
 
 Result<server::ModelInfo> info_of(const Flags& f, const ModelFile& file) {
   server::ModelInfo info;
@@ -276,14 +335,13 @@ Result<server::ModelInfo> info_of(const Flags& f, const ModelFile& file) {
     info.parameters += tensor.rows * tensor.cols;
     info.bytes += int64_t(tensor.bytes);
   }
-  info.created =
-      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
-          .count();
-  info.version = version();
+  info.created = unix_seconds();
+  info.version = build().version;
+  info.commit = build().commit;
   return info;
 }
 
-Status load(const Flags& f, Parts& p, HttpServer& http) {
+Status load(const Flags& f, Parts& p, HttpServer& http, Signals& signals) {
   const bool scripted = f.engine_name.starts_with("script:");
   if (!scripted && f.engine_name != "model")
     return Error{Code::Usage, "--engine", "expected model or script:FILE, found '" + f.engine_name + "'"};
@@ -295,23 +353,25 @@ Status load(const Flags& f, Parts& p, HttpServer& http) {
   const server::ModelInfo info = TRY(info_of(f, *p.file));
   p.dialect = TRY(server::Dialect::make(*p.chat, info.chat_template, api.tool_parser, api.reasoning_parser));
   p.engine = TRY(open_service(f, p));
-  p.intake = std::make_unique<server::Intake>(*p.engine, p.metrics, f.max_queue);
+  p.intake = std::make_unique<server::Intake>(*p.engine, p.metrics, f.limits, size_t(f.engine.sequences));
   p.text = std::make_unique<server::TextThread>();
   p.served.emplace(server::Served{*p.chat, *p.intake, *p.text, p.metrics, api, info});
   p.served->closing = [intake = p.intake.get()] { return intake->closed(); };
   p.served->dialect = p.dialect.get();
   p.served->http = [&http] { return http.counts(); };
-  server::add_pages(p.router, *p.served);
-  server::add_completions(p.router, *p.served);
-  server::add_chat(p.router, *p.served);
-  server::add_responses(p.router, *p.served);
-  server::add_messages(p.router, *p.served);
+  p.served->places = [intake = p.intake.get()] { return intake->places(); };
+  p.served->end = [&signals] { signals.ask(); };
+  p.served->log_requests = [logs = f.logs](bool on) { *logs = on; };
+  server::add_routes(p.router, *p.served);
   return Ok{};
 }
 
 // What is answered while the model is read.
-void answer_loading(const server::HttpRequest& request, server::Reply& reply) {
-  if (request.path == "/livez" || request.path == "/ping" || request.path == "/")
+void answer_loading(const Flags& f, const server::HttpRequest& request, server::Reply& reply) {
+  server::ModelInfo info;
+  info.created = unix_seconds();
+  if (request.path == "/v1/models") server::send_json(reply, server::list_models(f.api.names, info, nullptr));
+  else if (request.path == "/livez" || request.path == "/ping" || request.path == "/")
     reply.send(200, {{"Content-Type", "application/json"}}, R"({"status":"loading"})");
   else server::refuse(reply, request, server::loading());
 }
@@ -327,6 +387,8 @@ void end(const Flags& f, Parts& p, HttpServer& http) {
     http.drain(kLastWordsS);
   }
   http.stop();
+  p.text.reset();    // what it has begun goes to the engine yet
+  p.engine.reset();  // whose last events go through the intake
 }
 
 Result<int> run(std::span<const std::string> arguments) {
@@ -347,12 +409,12 @@ Result<int> run(std::span<const std::string> arguments) {
   std::atomic<bool> loaded = false;
   HttpServer http(f.http, [&](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
     if (loaded) parts.router.handle(std::move(request), std::move(reply), *parts.text);
-    else answer_loading(request, *reply);
+    else answer_loading(f, request, *reply);
   });
   TRY(http.start());
   const std::string url = url_of(f, http.port());
   if (!f.voice.quiet) note("listening on " + url);
-  TRY(load(f, parts, http));
+  TRY(load(f, parts, http, signals));
   loaded = true;
   signals.ready();
   TRY(tell_ready(f, *parts.served, url,

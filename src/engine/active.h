@@ -57,6 +57,7 @@ struct Engine::Active {
     t.priority = request.priority;
     t.arrived = submitted_at;
     t.deadline = submitted_at + request.deadline_s;
+    t.start_by = submitted_at + request.start_s;
     t.tokens = int64_t(tokens.size());
     t.most = prompt_tokens + std::max<int64_t>(limit, 1);
     return t;

@@ -4,15 +4,12 @@
 #include <chrono>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "engine/active.h"
 #include "files/fingerprint.h"
 
 namespace invar {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 SchedulerLimits limits_of(ModelRunner& runner, const EngineOptions& options) {
   SchedulerLimits limits;
@@ -109,7 +106,7 @@ bool Engine::step() {
     end_step();
     return false;
   }
-  for (uint64_t id : scheduler_.expired(seconds())) finish(id, Finish::Deadline);
+  for (uint64_t id : scheduler_.expired(steady_seconds())) finish(id, Finish::Deadline);
   settle_arrived();
   admit();
   share();
@@ -142,14 +139,16 @@ bool Engine::step() {
       }
     }
   if (!in_pass.empty()) {
-    const double start = seconds();
+    const double start = steady_seconds();
     runner_.pass(batch_, [&](size_t i, std::span<const float> logits) {
       const auto [request, position] = wanted[i];
       if (scores(*request, position)) score_prompt(*request, position, logits);
       else choose_token(*request, logits);
       return true;
     });
-    scheduler_.learn(int64_t(batch_.tokens.size()), seconds() - start);
+    const double took = steady_seconds() - start;
+    scheduler_.learn(int64_t(batch_.tokens.size()), took);
+    if (options_.on_pass) options_.on_pass(int64_t(batch_.tokens.size()), took);
     for (size_t i = 0; i < in_pass.size(); ++i) after_pass(*in_pass[i], batch_.slices[i].span.position);
   } else {
     wait_for_disk();
@@ -200,6 +199,7 @@ void Engine::begin(Submitted& s) {
     own.marks = asked.marks;
     own.priority = asked.priority;
     own.deadline_s = asked.deadline_s;
+    own.start_s = asked.start_s;
     own.digest = asked.digest;
     own.reuse = asked.reuse;
     own.logprobs = asked.logprobs;
@@ -281,7 +281,7 @@ Status Engine::start(Active& a) {
   }
   if (!a.began) {
     a.began = true;
-    a.began_at = seconds();
+    a.began_at = steady_seconds();
     a.usage.queue_s = a.began_at - a.submitted_at;
     a.usage.cached_tokens = a.position();
     a.known = std::min(match.known, a.prompt_tokens);
@@ -578,7 +578,7 @@ void Engine::after_pass(Active& a, int64_t before) {
   a.usage.answer_rows += now - before - of_prompt;
   counts_.prompt_rows += of_prompt;
   counts_.answer_rows += now - before - of_prompt;
-  if (now == a.prompt_tokens) a.usage.prompt_s = (a.read_at = seconds()) - a.began_at;
+  if (now == a.prompt_tokens) a.usage.prompt_s = (a.read_at = steady_seconds()) - a.began_at;
   if (of_prompt > 0) tell(a, {}, Finish::Running);
   a.scored += int64_t(a.of_prompt.size());
   a.of_prompt.clear();
@@ -611,7 +611,7 @@ void Engine::go_on(Active& a) {
 
   for (auto& f : followers) {
     f->began = true;
-    f->began_at = f->read_at = seconds();
+    f->began_at = f->read_at = steady_seconds();
     f->usage.cached_tokens = f->prompt_tokens;
     if (auto token = std::exchange(f->chosen, {}); token) take_token(*f, *token);
     Active& follower = *f;
@@ -708,7 +708,7 @@ void Engine::finish(uint64_t id, Finish how, std::optional<Error> error) {
   if (how == Finish::Failed || !reuses(a)) a.state.reset();
   keep_frozen(a, how == Finish::Stop || how == Finish::Length || how == Finish::StopString);
   auto end = [&](Active& one) {
-    if (one.read_at > 0) one.usage.answer_s = seconds() - one.read_at;
+    if (one.read_at > 0) one.usage.answer_s = steady_seconds() - one.read_at;
     ++(how == Finish::Failed      ? counts_.failed
        : how == Finish::Cancelled ? counts_.cancelled
                                   : counts_.finished);

@@ -33,6 +33,7 @@ struct EngineOptions : RunnerOptions {
   std::string cache_folder;  // empty: nothing is kept on disk
   int64_t cache_disk_bytes = int64_t(20) << 30;
   std::function<void(const std::string&)> log = {};  // what became of the disk; called on any thread
+  std::function<void(int64_t rows, double seconds)> on_pass = {};  // after each; on the engine's thread
 };
 
 struct Statistics {

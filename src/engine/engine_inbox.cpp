@@ -1,17 +1,10 @@
 // The engine as other threads see it: requests in, numbers out.
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "engine/engine.h"
 
 namespace invar {
-namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 Result<uint64_t> Engine::submit(Request request) {
   if (request.prompt.empty())
@@ -36,7 +29,7 @@ Result<uint64_t> Engine::submit(Request request) {
   std::lock_guard lock(mutex_);
   const uint64_t id = next_id_;
   next_id_ += uint64_t(request.n);
-  submitted_.push_back({id, std::move(request), seconds()});
+  submitted_.push_back({id, std::move(request), steady_seconds()});
   inbox_filled_.notify_all();
   return id;
 }

@@ -14,6 +14,13 @@ void EngineThread::stop() {
   thread_.join();
 }
 
+void EngineThread::forget(std::function<void()> done) {
+  engine_->post([this, done = std::move(done)] {
+    engine_->forget();
+    done();
+  });
+}
+
 void EngineThread::loop() {
   while (!stopping_) {
     engine_->wait();

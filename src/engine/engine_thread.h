@@ -17,6 +17,7 @@ class EngineThread : public Service {
   Result<uint64_t> submit(Request request) override { return engine_->submit(std::move(request)); }
   void cancel(uint64_t id) override { engine_->cancel(id); }
   Statistics statistics() const override { return engine_->statistics(); }
+  void forget(std::function<void()> done) override;
   int64_t context() const override { return engine_->runner().context(); }
   int64_t vocab() const override { return engine_->runner().vocab(); }
 

@@ -17,6 +17,7 @@ const std::vector<double> kWhole = {.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15
 const std::vector<double> kTokens = {1,    2,    5,    10,    20,    50,    100,    200,    500,
                                      1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000};
 const std::vector<double> kFew = {1, 2, 5, 10, 20};
+const std::vector<double> kRows = {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384};
 const std::vector<double> kText = {.0001, .0003, .001, .003, .01, .03, .1, .3, 1, 3};
 
 std::string number(double value) {
@@ -48,6 +49,8 @@ Metrics::Metrics()
       request_generation_tokens(kTokens),
       choices(kFew),
       most_tokens(kTokens),
+      iteration_tokens(kRows),
+      pass_s(kText),
       template_s(kText),
       grammar_s(kText) {}
 

@@ -44,11 +44,13 @@ class Histogram {
 struct Metrics {
   Counter running, waiting;  // now
   Counter prompt_tokens, cached_tokens, generation_tokens, rejected;
-  Counter stopped, length, aborted, errors;  // choices, by how they ended
+  Counter stopped, length, aborted, errors;                           // choices, by how they ended
+  Counter cancelled_waiting, cancelled_reading, cancelled_answering;  // those aborted, by where they were
   Histogram time_to_first_token, inter_token, per_output_token, end_to_end, queue, prefill, decode, inference;
   Histogram request_prompt_tokens, request_generation_tokens, choices, most_tokens;
-  Counter parse_anomalies, grammars;  // tool calls that were not well formed; grammars compiled
-  Histogram template_s, grammar_s;    // rendering and tokenizing a prompt; compiling a grammar
+  Histogram iteration_tokens, pass_s;  // rows of each pass of the engine, and what it took
+  Counter parse_anomalies;             // tool calls that were not well formed
+  Histogram template_s, grammar_s;     // rendering and tokenizing a prompt; compiling a grammar
   Metrics();
 };
 

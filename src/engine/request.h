@@ -67,7 +67,9 @@ struct Request {
   int n = 1;                   // choices, of one prompt that is read once; sampling.choice is the first's
   std::vector<int64_t> marks;  // rising positions of the prompt where another may go another way
   int priority = 0;            // higher is served earlier
-  double deadline_s = std::numeric_limits<double>::infinity();  // from now on
+  // From now on: until it ends, and until it begins to run.  Else it ends with Deadline.
+  double deadline_s = std::numeric_limits<double>::infinity();
+  double start_s = std::numeric_limits<double>::infinity();
   bool reuse = true;  // of what others read; false: and nothing of it is kept for them
   bool digest = false;
   // Alternatives told with the log-probability of each token of the answer or the prompt; below 0: none are

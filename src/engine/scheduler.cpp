@@ -39,7 +39,8 @@ std::vector<uint64_t> Scheduler::expired(double now) const {
   std::vector<uint64_t> ids;
   for (const auto* list : {&running_, &queue_})
     for (const Entry& e : *list)
-      if (e.ticket.deadline <= now) ids.push_back(e.ticket.id);
+      if (std::min(e.ticket.deadline, list == &queue_ ? e.ticket.start_by : e.ticket.deadline) <= now)
+        ids.push_back(e.ticket.id);
   return ids;
 }
 
@@ -69,6 +70,7 @@ void Scheduler::update(uint64_t id, int64_t tokens, int64_t position, int64_t cu
   Ticket& t = at->ticket;
   t.tokens = tokens, t.position = position, t.cut = cut, t.answering = answering;
   t.held = false;
+  t.start_by = std::numeric_limits<double>::infinity();
 }
 
 void Scheduler::hold(uint64_t id) {

@@ -46,13 +46,14 @@ struct Ticket {  // what the scheduler knows of a request
   uint64_t id = 0;
   int priority = 0;
   double arrived = 0;
-  double deadline = std::numeric_limits<double>::infinity();
-  int64_t tokens = 0;                                 // prompt and answer so far
-  int64_t most = 0;                                   // that it may come to
-  int64_t position = 0;                               // tokens that are read
-  int64_t cut = std::numeric_limits<int64_t>::max();  // a piece ends here, for a snapshot
-  bool answering = false;                             // the prompt is read
-  uint64_t reader = 0;                                // reads what both begin with, to `until`; 0: nobody
+  double deadline = std::numeric_limits<double>::infinity();  // to end
+  double start_by = std::numeric_limits<double>::infinity();  // to begin; once it has, it may be pushed out
+  int64_t tokens = 0;                                         // prompt and answer so far
+  int64_t most = 0;                                           // that it may come to
+  int64_t position = 0;                                       // tokens that are read
+  int64_t cut = std::numeric_limits<int64_t>::max();          // a piece ends here, for a snapshot
+  bool answering = false;                                     // the prompt is read
+  uint64_t reader = 0;  // reads what both begin with, to `until`; 0: nobody
   int64_t until = 0;
   bool held = false;
 };

@@ -4,14 +4,11 @@
 #include <chrono>
 #include <cmath>
 
+#include "base/clock.h"
 #include "text/json.h"
 
 namespace invar {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // --- the file ---
 
@@ -177,7 +174,7 @@ Result<uint64_t> Scripted::submit(Request request) {
   TRY(check_fits(int64_t(request.prompt.size()), options_.context));
   TRY(check_sampling(request.sampling, options_.vocab));
   auto a = std::make_unique<Active>();
-  a->submitted_at = seconds();
+  a->submitted_at = steady_seconds();
   a->choices.resize(size_t(std::max(request.n, 1)));
   for (auto& choice : a->choices) {
     if (request.constraint) choice.constraint = request.constraint->copy();
@@ -198,6 +195,12 @@ void Scripted::cancel(uint64_t id) {
   filled_.notify_all();
 }
 
+void Scripted::forget(std::function<void()> done) {
+  std::lock_guard lock(mutex_);
+  forgets_.push_back(std::move(done));
+  filled_.notify_all();
+}
+
 Statistics Scripted::statistics() const {
   std::lock_guard lock(mutex_);
   return counts_;
@@ -209,7 +212,9 @@ void Scripted::loop() {
   while (true) {
     const double wait = turn();
     std::unique_lock lock(mutex_);
-    const auto has_work = [&] { return stopping_ || !submitted_.empty() || !cancelled_.empty(); };
+    const auto has_work = [&] {
+      return stopping_ || !submitted_.empty() || !cancelled_.empty() || !forgets_.empty();
+    };
     if (std::isinf(wait)) filled_.wait(lock, has_work);
     else filled_.wait_for(lock, std::chrono::duration<double>(std::max(wait, 0.0)), has_work);
     if (stopping_) return;
@@ -218,25 +223,33 @@ void Scripted::loop() {
 
 double Scripted::turn() {
   std::vector<uint64_t> cancelled;
+  std::vector<std::function<void()>> forgets;
   {
     std::lock_guard lock(mutex_);
     for (auto& a : submitted_) active_.push_back(std::move(a));
     submitted_.clear();
     cancelled.swap(cancelled_);
+    forgets.swap(forgets_);
   }
+  if (!forgets.empty()) read_.clear();
+  for (const auto& done : forgets) done();
   for (uint64_t id : cancelled)
     for (auto& a : active_)
       if (a->id == id)
         for (size_t i = 0; i < a->choices.size(); ++i) end(*a, int(i), Finish::Cancelled);
   double next = INFINITY;
-  const double now = seconds();
+  const double now = steady_seconds();
   int running = 0;
   for (auto& a : active_) {
     if (a->ended()) continue;
-    if (now > a->submitted_at + a->request.deadline_s)
+    const Request& r = a->request;
+    const double until = a->submitted_at + (a->line ? r.deadline_s : std::min(r.deadline_s, r.start_s));
+    if (now >= until)
       for (size_t i = 0; i < a->choices.size(); ++i) end(*a, int(i), Finish::Deadline);
     if (!a->ended() && !a->line && running < options_.running) begin(*a);
-    if (a->ended() || !a->line) continue;
+    if (a->ended()) continue;
+    next = std::min(next, until - now);
+    if (!a->line) continue;
     ++running;
     if (a->due <= now) advance(*a);
     if (!a->ended()) next = std::min(next, a->due - now);
@@ -275,7 +288,7 @@ void Scripted::begin(Active& a) {
           Error{Code::BadRequest, "script", "expected a line for this prompt, found none"});
     return;
   }
-  a.began_at = seconds();
+  a.began_at = steady_seconds();
   a.due = a.began_at + a.line->prompt_s;
   int64_t cached = 0;
   for (const auto& known : read_) cached = std::max(cached, common(known, a.request.prompt));
@@ -323,7 +336,7 @@ void Scripted::end(Active& a, int choice, Finish finish, std::optional<Error> er
   auto& c = a.choices[size_t(choice)];
   if (c.ended) return;
   c.ended = true;
-  c.usage.answer_s = a.began_at > 0 ? seconds() - a.began_at - c.usage.prompt_s : 0;
+  c.usage.answer_s = a.began_at > 0 ? steady_seconds() - a.began_at - c.usage.prompt_s : 0;
   if (choice == 0 && a.line) {  // the next turn finds the answer known
     std::vector<Token> known = a.request.prompt;
     known.insert(known.end(), a.said.begin(), a.said.end());
@@ -409,12 +422,12 @@ void Scripted::advance(Active& a) {
       if (i == 0) a.said.push_back(token);
       if (c.constraint && !c.constraint->accept(token)) finish = Finish::Stop;
     }
-    c.usage.answer_s = std::max(0.0, seconds() - a.began_at - c.usage.prompt_s);
+    c.usage.answer_s = std::max(0.0, steady_seconds() - a.began_at - c.usage.prompt_s);
     if (!tokens.empty() && !tell(a, int(i), tokens, Finish::Running)) finish = Finish::StopString;
     else if (finish == Finish::Running && c.usage.answer_tokens >= most) finish = Finish::Length;
     if (finish != Finish::Running) end(a, int(i), finish, std::move(error), stopped_by);
   }
-  a.due = seconds() + line.delay_s;
+  a.due = steady_seconds() + line.delay_s;
 }
 
 }  // namespace invar

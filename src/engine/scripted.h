@@ -56,6 +56,7 @@ class Scripted : public Service {
   Result<uint64_t> submit(Request request) override;
   void cancel(uint64_t id) override;
   Statistics statistics() const override;
+  void forget(std::function<void()> done) override;
   int64_t context() const override { return options_.context; }
   int64_t vocab() const override { return options_.vocab; }
 
@@ -82,6 +83,7 @@ class Scripted : public Service {
   std::condition_variable filled_;
   std::vector<std::unique_ptr<Active>> submitted_;
   std::vector<uint64_t> cancelled_;
+  std::vector<std::function<void()>> forgets_;
   uint64_t next_id_ = 1;
   bool stopping_ = false;
   Statistics counts_;

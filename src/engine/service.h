@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "base/result.h"
@@ -22,8 +23,10 @@ class Service {
   virtual Result<uint64_t> submit(Request request) = 0;
   virtual void cancel(uint64_t id) = 0;  // all of its choices end with Cancelled; nothing if they have ended
   virtual Statistics statistics() const = 0;  // as of the last step
-  virtual int64_t context() const = 0;        // positions that one sequence may have
-  virtual int64_t vocab() const = 0;          // token ids are below it
+  // What is kept in memory for reuse; `done` is called when it is given up, on any thread.
+  virtual void forget(std::function<void()> done) { done(); }
+  virtual int64_t context() const = 0;  // positions that one sequence may have
+  virtual int64_t vocab() const = 0;    // token ids are below it
 };
 
 }  // namespace invar

@@ -275,7 +275,7 @@ void add_messages(Router& router, Served& served) {
                const auto thinking = json->find("thinking");
                const bool hide = thinking != json->end() && thinking->is_object() &&
                                  thinking->value("display", Json()) == "omitted";
-               ask(served, request, reply, std::move(q), std::make_unique<MessagesWriter>(request.id, hide));
+               ask(served, request, reply, std::move(q), messages_writer(request.id, hide));
              });
   router.add("POST", "/v1/messages/count_tokens", On::Text,
              [&served](const HttpRequest& request, const std::shared_ptr<Reply>& reply) {
@@ -286,8 +286,7 @@ void add_messages(Router& router, Served& served) {
                auto fault = read_any(*json, served, q, true);
                if (!fault) fault = tokenize(served, q, tokenized);
                if (fault) return void(refuse(*reply, request, *fault));
-               reply->send(200, {{"Content-Type", "application/json"}},
-                           json_text({{"input_tokens", tokenized.prompts[0].size()}}));
+               send_json(*reply, {{"input_tokens", tokenized.prompts[0].size()}});
              });
 }
 

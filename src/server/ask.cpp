@@ -5,6 +5,7 @@
 #include <mutex>
 #include <random>
 
+#include "base/clock.h"
 #include "server/answer_reader.h"
 #include "server/dialect.h"
 #include "server/prompt.h"
@@ -32,13 +33,23 @@ std::string printable(std::string text) {
   return text;
 }
 
+// A call that did not come to its end, although the answer did; or none, although one began.
+bool is_malformed(const Choice& choice, const std::string& call_begin, Finish finish) {
+  auto broken = [&](const Block& b) {
+    if (b.kind == Block::Kind::Call) return !b.complete && finish != Finish::Length;
+    return b.kind == Block::Kind::Text && !call_begin.empty() && b.text.find(call_begin) != b.text.npos;
+  };
+  return std::any_of(choice.blocks.begin(), choice.blocks.end(), broken);
+}
+
 // One question on its way: hears the service's events, tells the client.
-class Asking : public std::enable_shared_from_this<Asking> {
+class Asking : public Tracked, public std::enable_shared_from_this<Asking> {
  public:
   Asking(Served& served, const HttpRequest& request, std::shared_ptr<Reply> reply, Question question,
          std::unique_ptr<Writer> writer)
       : served_(served),
-        request_{request.method, request.path, {}, {}, {}, request.id, request.received_at},
+        requests_(served.requests),
+        request_{request.method, request.path, {}, {}, {}, request.id, request.received_at, request.key},
         reply_(std::move(reply)),
         q_(std::move(question)),
         writer_(std::move(writer)),
@@ -47,7 +58,11 @@ class Asking : public std::enable_shared_from_this<Asking> {
             [this](std::string event) { reply_->write(std::move(event)); },
             [this] { return reply_->pending_bytes() > Reply::kCoalesceBytes; }) {}
 
+  ~Asking() override { leave(); }
+
   std::optional<ApiError> start();
+  Json state() const override;
+  void stop() override;
 
  private:
   std::optional<ApiError> submit(std::vector<Request> requests);
@@ -58,27 +73,37 @@ class Asking : public std::enable_shared_from_this<Asking> {
   void finish();
   void fail(const ApiError& error);
   void cancel();
+  void leave();
   Headers headers(const char* type) const;
   Json log_fields() const;
+  Json fields() const;
 
   Served& served_;
+  const std::shared_ptr<Requests> requests_;
   const HttpRequest request_;  // without headers and body
   const std::shared_ptr<Reply> reply_;
   Question q_;
   const std::unique_ptr<Writer> writer_;
 
-  std::mutex mutex_;  // of what follows
+  uint64_t number_ = 0;  // among those on their way
+
+  mutable std::mutex mutex_;  // of what follows
   std::vector<uint64_t> ids_;
   Answer answer_;
   Gatherer gatherer_;
   std::vector<AnswerReader> readers_;  // one per choice
   size_t ended_ = 0;                   // choices
-  bool over_ = false;
+  bool began_ = false, stopped_ = false, over_ = false;
   std::vector<std::string> ignored_;  // places of the schema
   std::string opening_;               // of each choice, if it is to be repeated
 };
 
 std::optional<ApiError> Asking::start() {
+  number_ = requests_->enter(request_.id, request_.key, served_.options.most_per_key, weak_from_this());
+  if (number_ == 0) {
+    served_.metrics.rejected.add();
+    return key_busy(served_.options.most_per_key);
+  }
   auto name = served_.model_name(q_.model);
   if (!name) return api_error(name.error());
   answer_.model = name.take();
@@ -87,7 +112,9 @@ std::optional<ApiError> Asking::start() {
   answer_.seed = q_.sampling.seed = q_.seed.value_or(draw_seed());
 
   Tokenized tokenized;
+  const double began = steady_seconds();
   if (auto fault = tokenize(served_, q_, tokenized)) return fault;
+  served_.metrics.template_s.add(steady_seconds() - began);
   int64_t longest = 0;
   for (const auto& prompt : tokenized.prompts) longest = std::max(longest, int64_t(prompt.size()));
   if (auto fault = check_length(served_, family_of(request_.path), longest, q_.max_tokens)) return fault;
@@ -163,9 +190,28 @@ void Asking::cancel() {
   for (uint64_t id : ids_) served_.service.cancel(id);
 }
 
+// Before the client hears the last: it may ask again at once.
+void Asking::leave() {
+  if (number_ == 0) return;
+  requests_->leave(std::exchange(number_, 0), ids_.empty() ? Json() : fields());
+}
+
+void Asking::stop() {
+  std::lock_guard lock(mutex_);
+  if (over_) return;
+  stopped_ = true;
+  cancel();
+}
+
+Json Asking::state() const {
+  std::lock_guard lock(mutex_);
+  return fields();
+}
+
 bool Asking::hear(size_t part, const Event& e) {
   std::lock_guard lock(mutex_);
   if (over_) return false;
+  began_ |= e.finish == Finish::Running;
   const size_t choice = part * size_t(q_.n) + size_t(e.choice);
   if (e.choice == 0) {
     Prompt& prompt = answer_.prompts[part];
@@ -182,8 +228,8 @@ bool Asking::hear(size_t part, const Event& e) {
     return false;
   }
   if (e.finish == Finish::Failed) fail(api_error(*e.error));
-  else if (e.finish == Finish::Deadline) fail({504, "the answer took longer than its time", "timeout"});
-  else fail(shutting_down());  // or the client has left, and hears nothing
+  else if (e.finish == Finish::Deadline) fail(began_ ? took_too_long() : queued_too_long());
+  else fail(stopped_ ? stopped() : shutting_down());  // or the client has left, and hears nothing
   return false;
 }
 
@@ -231,6 +277,9 @@ void Asking::end_choice(size_t part, size_t choice, const Event& e) {
   Choice& c = answer_.choices[choice];
   AnswerReader& reader = readers_[choice];
   take(choice, reader.finish(e.finish == Finish::Length));
+  if (q_.conversation && !q_.conversation->tools.is_null() &&
+      is_malformed(c, std::string(served_.dialect->format.call_begin), e.finish))
+    served_.metrics.parse_anomalies.add();
   Ending ending = Ending::Stop;
   const auto& stops = q_.stop_tokens;
   if (reader.stop()) {
@@ -249,6 +298,7 @@ void Asking::end_choice(size_t part, size_t choice, const Event& e) {
 
 void Asking::finish() {
   over_ = true;
+  leave();
   reply_->log(log_fields());
   if (!q_.stream) {
     reply_->send(200, headers("application/json"), writer_->whole(answer_));
@@ -261,6 +311,7 @@ void Asking::finish() {
 void Asking::fail(const ApiError& error) {
   over_ = true;
   cancel();
+  leave();
   reply_->log(log_fields());
   if (refuse(*reply_, request_, error)) return;
   if (gatherer_.fail(error)) reply_->end();
@@ -300,6 +351,25 @@ Json Asking::log_fields() const {
   return j;
 }
 
+// What /v1/requests says.
+Json Asking::fields() const {
+  const char* at = over_                        ? "ended"
+                   : !began_                    ? "waiting"
+                   : answer_.usage().answer > 0 ? "answering"
+                                                : "reading";
+  Json j = {{"id", request_.id}, {"object", "request"}, {"path", request_.path}, {"state", at}};
+  j["seconds"] = steady_seconds() - request_.received_at;
+  if (!ids_.empty()) j.update(log_fields());  // else it is still being read
+  return j;
+}
+
+// The first header by which clients say what belongs together.
+std::string affinity_of(const HttpRequest& request) {
+  for (const char* name : {"x-claude-code-session-id", "session-id", "x-session-affinity", "x-session-id"})
+    if (const std::string_view value = request.header(name); !value.empty()) return std::string(value);
+  return {};
+}
+
 }  // namespace
 
 Question new_question(const Served& served) {
@@ -309,7 +379,8 @@ Question new_question(const Served& served) {
 }
 
 std::optional<Json> read_body(const HttpRequest& request, Reply& reply) {
-  auto json = parse_ordered_json(request.body, "body");
+  constexpr int kMostNestedInBody = 128;
+  auto json = parse_ordered_json(request.body, "body", kMostNestedInBody);
   ApiError error{400, {}, "invalid_json"};
   if (json && json->is_object()) return json.take();
   error.message =
@@ -321,6 +392,7 @@ std::optional<Json> read_body(const HttpRequest& request, Reply& reply) {
 void ask(Served& served, const HttpRequest& request, const std::shared_ptr<Reply>& reply, Question question,
          std::unique_ptr<Writer> writer) {
   if (request.header("x-timings") == "1") question.timings = true;
+  if (question.affinity.empty()) question.affinity = affinity_of(request);
   auto asking = std::make_shared<Asking>(served, request, reply, std::move(question), std::move(writer));
   if (auto fault = asking->start()) refuse(*reply, request, *fault);
 }

@@ -34,6 +34,7 @@ class Body {
   std::string path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
   const std::string& path() const { return path_; }
   bool fine() const { return !fault_->has_value(); }
+  const std::optional<ApiError>& fault() const { return *fault_; }
   const Json& value() const { return *value_; }
 
  private:

@@ -21,15 +21,6 @@ Json ids_of(std::span<const Said> said) {
 
 }  // namespace
 
-Json ChatWriter::frame(const Answer& answer, const char* object, Json choices) const {
-  return {{"id", "chatcmpl-" + answer.id},
-          {"object", object},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"system_fingerprint", form_.fingerprint},
-          {"choices", std::move(choices)}};
-}
-
 void ChatWriter::add_reasoning(Json& to, std::string_view text) const {
   const std::string& field = options_.reasoning_field;
   if (field != "reasoning") to["reasoning_content"] = text;
@@ -89,14 +80,12 @@ std::string ChatWriter::whole(const Answer& answer) {
     if (form_.return_token_ids) one["token_ids"] = ids_of(c.tokens);
     choices.push_back(std::move(one));
   }
-  Json j = frame(answer, "chat.completion", std::move(choices));
-  j["seed"] = answer.seed;
-  j["usage"] = openai_usage(answer.usage());
+  Json j = frame(answer, names_.whole, std::move(choices));
+  add_totals(j, answer);
   const Prompt& prompt = answer.prompts[0];
   if (form_.prompt_logprobs >= 0)
     j["prompt_logprobs"] = prompt_logprobs_json(prompt, form_.prompt_logprobs, form_.tokenizer);
   if (form_.return_token_ids) j["prompt_token_ids"] = prompt.tokens;
-  if (form_.timings) j["timings"] = timings_json(answer.first);
   return json_text(j);
 }
 
@@ -119,7 +108,7 @@ void ChatWriter::chunk(const Answer& answer, size_t i, Json delta, const Write& 
               {"finish_reason", c.ending ? Json(reason(c)) : Json()}};
   if (c.ending) one["stop_reason"] = stop_reason(c);
   if (form_.return_token_ids) one["token_ids"] = ids_of(said);
-  Json j = frame(answer, "chat.completion.chunk", Json::array({std::move(one)}));
+  Json j = frame(answer, names_.chunk, Json::array({std::move(one)}));
   if (first && i == 0 && form_.return_token_ids) j["prompt_token_ids"] = answer.prompts[0].tokens;
   if (first && i == 0 && form_.prompt_logprobs >= 0)
     j["prompt_logprobs"] = prompt_logprobs_json(answer.prompts[0], form_.prompt_logprobs, form_.tokenizer);
@@ -154,25 +143,6 @@ void ChatWriter::add(const Answer& answer, size_t i, const Block& block, std::st
 
 void ChatWriter::end_choice(const Answer& answer, size_t i, const Write& write) {
   chunk(answer, i, Json::object(), write);
-}
-
-void ChatWriter::end(const Answer& answer, const Write& write) {
-  if (form_.stream_usage || form_.timings) {
-    Json j = frame(answer, "chat.completion.chunk", Json::array());
-    j["seed"] = answer.seed;
-    j["usage"] = openai_usage(answer.usage());
-    if (form_.timings) j["timings"] = timings_json(answer.first);
-    write(sse_event({}, json_text(j)));
-  }
-  write(kSseDone);
-}
-
-void ChatWriter::heartbeat(const Answer&, bool, const Write& write) { write(sse_comment("hb")); }
-
-bool ChatWriter::fail(const Answer& answer, const ApiError& error, const Write& write) {
-  if (answer.usage().answer == 0) return false;
-  write(openai_error_event(error));
-  return true;
 }
 
 }  // namespace invar::server

@@ -8,13 +8,15 @@
 
 namespace invar::server {
 
-class ChatWriter : public Writer {
+class ChatWriter : public OpenAiWriter {
  public:
   struct Options {
     std::string reasoning_field = "both";  // reasoning_content, reasoning, both; content: part of the text
     bool legacy_call = false;  // function_call in place of tool_calls: the request had `functions`
   };
-  ChatWriter(OpenAiForm form, Options options) : form_(std::move(form)), options_(std::move(options)) {}
+  ChatWriter(OpenAiForm form, Options options)
+      : OpenAiWriter(std::move(form), {"chatcmpl-", "chat.completion", "chat.completion.chunk"}),
+        options_(std::move(options)) {}
 
   std::string whole(const Answer& answer) override;
   void begin(const Answer& answer, const Write& write) override;
@@ -22,9 +24,6 @@ class ChatWriter : public Writer {
   void add(const Answer& answer, size_t choice, const Block& block, std::string_view text,
            const Write& write) override;
   void end_choice(const Answer& answer, size_t choice, const Write& write) override;
-  void end(const Answer& answer, const Write& write) override;
-  void heartbeat(const Answer& answer, bool begun, const Write& write) override;
-  bool fail(const Answer& answer, const ApiError& error, const Write& write) override;
 
  private:
   struct Sent {  // of one choice
@@ -37,10 +36,8 @@ class ChatWriter : public Writer {
   void add_reasoning(Json& to, std::string_view text) const;
   Json logprobs(std::span<const Said> said) const;
   const char* reason(const Choice& choice) const;
-  Json frame(const Answer& answer, const char* object, Json choices) const;
   void chunk(const Answer& answer, size_t choice, Json delta, const Write& write);
 
-  const OpenAiForm form_;
   const Options options_;
   std::vector<Sent> sent_;
 };

@@ -51,17 +51,15 @@ std::string CompletionsWriter::whole(const Answer& answer) {
     Sent nothing;
     choices.push_back(part(answer, i, answer.choices[i].joined(Block::Kind::Text), nothing));
   }
-  Json j = frame(answer, std::move(choices));
-  j["seed"] = answer.seed;
-  j["usage"] = openai_usage(answer.usage());
-  if (form_.timings) j["timings"] = timings_json(answer.first);
+  Json j = frame(answer, names_.whole, std::move(choices));
+  add_totals(j, answer);
   return json_text(j);
 }
 
 void CompletionsWriter::begin(const Answer& answer, const Write&) { sent_.resize(answer.choices.size()); }
 
 void CompletionsWriter::chunk(const Answer& answer, size_t i, std::string_view text, const Write& write) {
-  Json j = frame(answer, Json::array({part(answer, i, text, sent_[i])}));
+  Json j = frame(answer, names_.chunk, Json::array({part(answer, i, text, sent_[i])}));
   if (form_.stream_usage) j["usage"] = form_.continuous_usage ? openai_usage(answer.usage()) : Json();
   write(sse_event({}, json_text(j)));
 }
@@ -73,34 +71,6 @@ void CompletionsWriter::add(const Answer& answer, size_t i, const Block& block, 
 
 void CompletionsWriter::end_choice(const Answer& answer, size_t i, const Write& write) {
   chunk(answer, i, {}, write);
-}
-
-void CompletionsWriter::end(const Answer& answer, const Write& write) {
-  if (form_.stream_usage || form_.timings) {
-    Json j = frame(answer, Json::array());
-    j["seed"] = answer.seed;
-    j["usage"] = openai_usage(answer.usage());
-    if (form_.timings) j["timings"] = timings_json(answer.first);
-    write(sse_event({}, json_text(j)));
-  }
-  write(kSseDone);
-}
-
-void CompletionsWriter::heartbeat(const Answer&, bool, const Write& write) { write(sse_comment("hb")); }
-
-bool CompletionsWriter::fail(const Answer& answer, const ApiError& error, const Write& write) {
-  if (answer.usage().answer == 0) return false;
-  write(openai_error_event(error));
-  return true;
-}
-
-Json CompletionsWriter::frame(const Answer& answer, Json choices) const {
-  return {{"id", "cmpl-" + answer.id},
-          {"object", "text_completion"},
-          {"created", answer.created},
-          {"model", answer.model},
-          {"system_fingerprint", form_.fingerprint},
-          {"choices", std::move(choices)}};
 }
 
 std::string CompletionsWriter::prompt_text(const Answer& answer, size_t i) const {

@@ -8,19 +8,17 @@
 
 namespace invar::server {
 
-class CompletionsWriter : public Writer {
+class CompletionsWriter : public OpenAiWriter {
  public:
   CompletionsWriter(std::vector<RawPrompt> prompts, OpenAiForm form)
-      : form_(std::move(form)), prompts_(std::move(prompts)) {}
+      : OpenAiWriter(std::move(form), {"cmpl-", "text_completion", "text_completion"}),
+        prompts_(std::move(prompts)) {}
 
   std::string whole(const Answer& answer) override;
   void begin(const Answer& answer, const Write& write) override;
   void add(const Answer& answer, size_t choice, const Block& block, std::string_view text,
            const Write& write) override;
   void end_choice(const Answer& answer, size_t choice, const Write& write) override;
-  void end(const Answer& answer, const Write& write) override;
-  void heartbeat(const Answer& answer, bool begun, const Write& write) override;
-  bool fail(const Answer& answer, const ApiError& error, const Write& write) override;
 
  private:
   struct Sent {  // of one choice
@@ -29,12 +27,10 @@ class CompletionsWriter : public Writer {
     int64_t offset = 0;  // in characters
   };
 
-  Json frame(const Answer& answer, Json choices) const;
   std::string prompt_text(const Answer& answer, size_t choice) const;
   Json part(const Answer& answer, size_t choice, std::string_view text, Sent& sent) const;
   void chunk(const Answer& answer, size_t choice, std::string_view text, const Write& write);
 
-  const OpenAiForm form_;
   const std::vector<RawPrompt> prompts_;
   std::vector<Sent> sent_;
 };

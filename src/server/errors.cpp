@@ -28,6 +28,19 @@ const char* type_of(Family family, int status) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
+// What asking again does not cure; and what it may, after so many seconds.
+ApiError lasting(int status, std::string message, std::string code = {}, std::string param = {}) {
+  ApiError e{status, std::move(message), std::move(code), std::move(param)};
+  e.never_retry = true;
+  return e;
+}
+
+ApiError passing(int status, const std::string& message, std::string code, int seconds) {
+  ApiError e{status, message + ", try again in " + std::to_string(seconds) + "s", std::move(code)};
+  e.retry_after_s = seconds;
+  return e;
+}
+
 }  // namespace
 
 Family family_of(std::string_view path) {
@@ -111,34 +124,39 @@ ApiError wrong_method(const HttpRequest& request, std::string_view allowed) {
 }
 
 ApiError unknown_model(const std::string& asked) {
-  ApiError e{404, "the model '" + asked.substr(0, 200) + "' does not exist", "model_not_found", "model"};
-  e.never_retry = true;
-  return e;
+  return lasting(404, "the model '" + asked.substr(0, 200) + "' does not exist", "model_not_found", "model");
 }
 
 ApiError wrong_key() {
-  ApiError e{401, "expected an API key of this server, in Authorization: Bearer or in x-api-key",
-             "invalid_api_key"};
-  e.never_retry = true;
-  return e;
+  return lasting(401, "expected an API key of this server, in Authorization: Bearer or in x-api-key",
+                 "invalid_api_key");
 }
 
-ApiError loading() {
-  ApiError e{503, "the model is being loaded, try again in 2s", "model_loading"};
-  e.retry_after_s = 2;
-  return e;
+ApiError not_admin() {
+  return lasting(403, "expected the admin's key, or without one a request from this machine itself");
 }
 
-ApiError shutting_down() {
-  ApiError e{503, "the server is shutting down", "shutting_down"};
-  e.retry_after_s = 5;
-  return e;
+ApiError stopped() {
+  constexpr int kClientClosedRequest = 499;  // no standard has one; proxies know this
+  return lasting(kClientClosedRequest, "the request was cancelled", "request_cancelled");
 }
 
-ApiError queue_full() {
-  ApiError e{429, "the queue is full, try again in 2s", "rate_limit_exceeded"};
-  e.retry_after_s = 2;
-  return e;
+ApiError took_too_long() { return {504, "the answer took longer than its time", "timeout"}; }
+
+ApiError loading() { return passing(503, "the model is being loaded", "model_loading", 2); }
+
+ApiError shutting_down() { return passing(503, "the server is shutting down", "shutting_down", 5); }
+
+ApiError queue_full() { return passing(429, "the queue is full", "rate_limit_exceeded", 2); }
+
+ApiError queued_too_long() {
+  return passing(503, "the request was in the queue for longer than it may", "queue_timeout", 5);
+}
+
+ApiError key_busy(int64_t most) {
+  return passing(429,
+                 "expected at most " + std::to_string(most) + " requests of this key at once, found more",
+                 "rate_limit_exceeded", 2);
 }
 
 }  // namespace invar::server

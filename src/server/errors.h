@@ -41,8 +41,13 @@ ApiError unknown_url(const HttpRequest& request);
 ApiError wrong_method(const HttpRequest& request, std::string_view allowed);
 ApiError unknown_model(const std::string& asked);
 ApiError wrong_key();
+ApiError not_admin();
 ApiError loading();
 ApiError shutting_down();
 ApiError queue_full();
+ApiError queued_too_long();
+ApiError took_too_long();
+ApiError key_busy(int64_t most);
+ApiError stopped();  // by /v1/requests
 
 }  // namespace invar::server

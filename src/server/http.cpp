@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <thread>
 
+#include "base/clock.h"
 #include "server/errors.h"
 #include "server/reply_state.h"
 #include "server/request_reader.h"
@@ -48,7 +49,8 @@ bool is_public(const HttpOptions& options, const HttpRequest& r) {
   return options.public_metrics && r.path == "/metrics";
 }
 
-bool has_key(const HttpOptions& options, const HttpRequest& r) {
+// What may be a key.
+std::vector<std::string_view> keys_given(const HttpRequest& r) {
   constexpr std::string_view kBearer = "bearer ";
   std::vector<std::string_view> given = {r.header("x-api-key"), r.header("api-key")};
   if (std::string_view value = r.header("authorization"); value.size() > kBearer.size()) {
@@ -57,10 +59,40 @@ bool has_key(const HttpOptions& options, const HttpRequest& r) {
                    [](char c) { return char(std::tolower(c)); });
     if (scheme == kBearer) given.push_back(value.substr(kBearer.size()));
   }
-  bool found = false;
-  for (std::string_view one : given)
-    for (const std::string& key : options.keys) found |= !one.empty() && same_key(one, key);
-  return found;
+  std::erase(given, std::string_view());
+  return given;
+}
+
+struct Caller {
+  int key = -1;
+  bool admin = false;
+};
+
+// All keys are compared, so that the time tells nothing.
+Caller caller_of(const HttpOptions& options, bool from_here, const HttpRequest& r) {
+  Caller caller;
+  caller.admin = options.admin_key.empty() && from_here && r.header("origin").empty();
+  for (std::string_view one : keys_given(r)) {
+    for (size_t i = 0; i < options.keys.size(); ++i)
+      if (same_key(one, options.keys[i])) caller.key = int(i);
+    if (!options.admin_key.empty()) caller.admin |= same_key(one, options.admin_key);
+  }
+  return caller;
+}
+
+bool may_ask(const HttpOptions& options, const Caller& caller, const HttpRequest& r) {
+  const bool has_key = caller.key >= 0 || (caller.admin && !options.admin_key.empty());
+  const bool preflight = r.method == "OPTIONS" && !options.cors_origins.empty();
+  return options.keys.empty() || has_key || preflight || is_public(options, r);
+}
+
+bool is_of_this_machine(const tcp::socket& socket) {
+  boost::system::error_code error;
+  const asio::ip::address address = socket.remote_endpoint(error).address();
+  if (error) return false;
+  if (address.is_v6() && address.to_v6().is_v4_mapped())
+    return asio::ip::make_address_v4(asio::ip::v4_mapped, address.to_v6()).is_loopback();
+  return address.is_loopback();
 }
 
 // The client's id if it may be shown, else one of ours.
@@ -117,7 +149,11 @@ namespace {
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
   Connection(tcp::socket socket, HttpServer::Impl& server)
-      : stream_(std::move(socket)), server_(server), wake_(stream_.get_executor()), since_(steady_seconds()) {
+      : from_here_(is_of_this_machine(socket)),
+        stream_(std::move(socket)),
+        server_(server),
+        wake_(stream_.get_executor()),
+        since_(steady_seconds()) {
     wake_.expires_at(asio::steady_timer::time_point::max());
   }
 
@@ -160,6 +196,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   const HttpOptions& options() const { return server_.options; }
 
+  const bool from_here_;  // the client is on this machine
   boost::beast::tcp_stream stream_;
   HttpServer::Impl& server_;
   std::string buffer_;  // read, and not yet taken
@@ -200,9 +237,7 @@ awaitable<Connection::Got> Connection::read_request(RequestReader& reader, bool 
     if (!with_head) {
       with_head = true;
       waiting_ = false;
-      const HttpRequest& head = reader.head();
-      const bool preflight = head.method == "OPTIONS" && !options().cors_origins.empty();
-      if (!options().keys.empty() && !is_public(options(), head) && !preflight && !has_key(options(), head))
+      if (!may_ask(options(), caller_of(options(), from_here_, reader.head()), reader.head()))
         co_return Got::Request;  // refused without its body
       if (reader.expects_continue() && reader.at() == RequestReader::At::Body && buffer_.empty())
         if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return Got::Nothing;
@@ -366,6 +401,7 @@ awaitable<void> Connection::run() {
     request.received_at = steady_seconds();
     prepare(reader, request);
     std::shared_ptr<ReplyState> reply = reply_;
+    const Caller caller = caller_of(options(), from_here_, request);
     const bool preflight = request.method == "OPTIONS" && !options().cors_origins.empty();
     if (fault) {
       ApiError error{reader.fault().status, reader.fault().message};
@@ -378,9 +414,11 @@ awaitable<void> Connection::run() {
                    {"Access-Control-Allow-Headers", asked.empty() ? "*" : asked},
                    {"Access-Control-Max-Age", "600"}},
                   "");
-    } else if (!options().keys.empty() && !is_public(options(), request) && !has_key(options(), request)) {
+    } else if (!may_ask(options(), caller, request)) {
       refuse(*reply, request, wrong_key());
     } else {
+      request.key = caller.key;
+      request.admin = caller.admin;
       server_.handler(std::move(request), std::move(reply));
     }
     reply.reset();

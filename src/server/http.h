@@ -28,6 +28,8 @@ struct HttpRequest {
   std::string body;
   std::string id;          // of the request: the client's, or drawn
   double received_at = 0;  // seconds of the steady clock, when its head was complete
+  int key = -1;            // which of the server's keys it came with; -1: none, or the admin's
+  bool admin = false;      // it may change the server, see HttpOptions::admin_key
 
   std::string_view header(std::string_view name) const;  // in any case; empty if absent
 };
@@ -78,7 +80,9 @@ struct HttpOptions {
   std::string host = "127.0.0.1";
   int port = 8080;  // 0: any that is free
   int threads = 1;
-  std::vector<std::string> keys;          // empty: none is asked for
+  std::vector<std::string> keys;  // empty: none is asked for
+  // Who has it may do all.  Empty: who asks from this machine, and not for a web page, may change the server.
+  std::string admin_key;
   bool public_metrics = false;            // /metrics needs no key
   std::vector<std::string> cors_origins;  // empty: off; "*": any
   int64_t connections = 1024;

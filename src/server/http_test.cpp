@@ -100,10 +100,8 @@ class Client {
   std::string got_;
 };
 
-// Paths: /echo gives the body back, /stream a stream that write_later() feeds, /wait an answer that never
-// comes.
+// Paths: /echo gives the body back, /stream a stream that the test feeds, /wait an answer that it may give.
 struct Site {
-  HttpOptions options;
   std::unique_ptr<HttpServer> server;
   std::mutex mutex;
   std::condition_variable changed;
@@ -112,7 +110,7 @@ struct Site {
   std::vector<std::string> lines;
   int gone = 0;
 
-  void start() {
+  explicit Site(HttpOptions options = {}) {
     options.port = 0;
     options.log = [this](const std::string& line) {
       std::lock_guard lock(mutex);
@@ -121,7 +119,7 @@ struct Site {
     server = std::make_unique<HttpServer>(options, [this](HttpRequest request, std::shared_ptr<Reply> reply) {
       handle(std::move(request), std::move(reply));
     });
-    ASSERT_TRUE(server->start());
+    EXPECT_TRUE(server->start());
   }
   ~Site() {
     open.clear();
@@ -145,10 +143,14 @@ struct Site {
     else reply->send(200, {{"Content-Type", "text/plain"}}, request.method + " " + request.body);
   }
 
-  std::shared_ptr<Reply> last_open() {
+  // Asks, and gives the reply that waits for the test then.
+  std::shared_ptr<Reply> ask(Client& client, const std::string& request) {
     std::unique_lock lock(mutex);
-    changed.wait_for(lock, 5s, [&] { return !open.empty(); });
-    return open.empty() ? nullptr : open.back();
+    const size_t before = open.size();
+    client.send(request);
+    changed.wait_for(lock, 5s, [&] { return open.size() > before; });
+    EXPECT_GT(open.size(), before) << request;
+    return open.size() > before ? open.back() : nullptr;
   }
   bool wait_gone(int count, double within_s) {
     std::unique_lock lock(mutex);
@@ -168,7 +170,6 @@ std::string get(std::string_view path, std::string_view more = "") {
 
 TEST(Http, KeepsTheConnectionAndAnswersInOrder) {
   Site site;
-  site.start();
   Client client(site.port());
   for (int i = 0; i < 3; ++i) {
     client.send(post("/echo", "body " + std::to_string(i)));
@@ -185,7 +186,6 @@ TEST(Http, KeepsTheConnectionAndAnswersInOrder) {
 
 TEST(Http, HeadHasNoBody) {
   Site site;
-  site.start();
   Client client(site.port());
   client.send("HEAD /echo HTTP/1.1\r\nHost: h\r\n\r\n" + get("/echo"));
   const std::string head = client.read_until("\r\n\r\n");
@@ -195,7 +195,6 @@ TEST(Http, HeadHasNoBody) {
 
 TEST(Http, OneByteAtATimeIsOneRequest) {
   Site site;
-  site.start();
   Client client(site.port());
   for (char c : post("/echo?x=1", "slow")) ASSERT_TRUE(client.send(std::string_view(&c, 1)));
   EXPECT_TRUE(client.answer().ends_with("POST slow"));
@@ -205,7 +204,6 @@ TEST(Http, OneByteAtATimeIsOneRequest) {
 
 TEST(Http, ChunkedBodiesAndExpectContinue) {
   Site site;
-  site.start();
   Client client(site.port());
   client.send("POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -243,7 +241,6 @@ TEST(Http, TwoReadingsOfARequestAreRefused) {
       {"an expectation", top + "Expect: tea\r\nContent-Length: 0\r\n\r\n", 417},
   };
   Site site;
-  site.start();
   for (const Bad& bad : cases) {
     SCOPED_TRACE(bad.name);
     Client client(site.port());
@@ -257,10 +254,10 @@ TEST(Http, TwoReadingsOfARequestAreRefused) {
 }
 
 TEST(Http, LimitsOfHeadAndBody) {
-  Site site;
-  site.options.head_bytes = 4096;
-  site.options.body_bytes = 1000;
-  site.start();
+  HttpOptions options;
+  options.head_bytes = 4096;
+  options.body_bytes = 1000;
+  Site site(options);
   {
     Client client(site.port());
     client.send(post("/echo", std::string(1000, 'x')));
@@ -290,9 +287,9 @@ TEST(Http, LimitsOfHeadAndBody) {
 }
 
 TEST(Http, KeysGuardAllButThePublicPaths) {
-  Site site;
-  site.options.keys = {"secret-one", "secret-two"};
-  site.start();
+  HttpOptions options;
+  options.keys = {"secret-one", "secret-two"};
+  Site site(options);
   auto status = [&](const std::string& request) {
     Client client(site.port());
     client.send(request);
@@ -326,14 +323,13 @@ TEST(Http, CorsIsOffUnlessConfigured) {
       "OPTIONS /v1/models HTTP/1.1\r\nHost: h\r\nOrigin: http://a\r\nAccess-Control-Request-Headers: "
       "x-b\r\n\r\n";
   Site off;
-  off.start();
   Client one(off.port());
   one.send(preflight);
   EXPECT_EQ(one.answer().find("Access-Control"), std::string::npos);
-  Site on;
-  on.options.cors_origins = {"http://a"};
-  on.options.keys = {"k"};
-  on.start();
+  HttpOptions with_cors;
+  with_cors.cors_origins = {"http://a"};
+  with_cors.keys = {"k"};
+  Site on(with_cors);
   Client two(on.port());
   two.send(preflight);
   const std::string answer = two.answer();
@@ -349,7 +345,6 @@ TEST(Http, CorsIsOffUnlessConfigured) {
 
 TEST(Http, RequestIds) {
   Site site;
-  site.start();
   auto answer = [&](const std::string& path, const std::string& more) {
     Client client(site.port());
     client.send(get(path, more));
@@ -366,10 +361,8 @@ TEST(Http, RequestIds) {
 
 TEST(Http, StreamsAreChunkedOneEventEach) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send(post("/stream", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(client, post("/stream", ""));
   ASSERT_TRUE(reply);
   EXPECT_FALSE(reply->committed());
   EXPECT_TRUE(reply->write(sse_event("a", "{}")));
@@ -387,10 +380,8 @@ TEST(Http, StreamsAreChunkedOneEventEach) {
 
 TEST(Http, OldClientsGetAStreamThatEndsWithTheConnection) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send("POST /stream HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
-  auto reply = site.last_open();
+  auto reply = site.ask(client, "POST /stream HTTP/1.0\r\nContent-Length: 0\r\n\r\n");
   ASSERT_TRUE(reply);
   reply->write("one");
   reply->end();
@@ -401,37 +392,35 @@ TEST(Http, OldClientsGetAStreamThatEndsWithTheConnection) {
 
 TEST(Http, AStreamCanStillBecomeAnError) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send(post("/stream", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(client, post("/stream", ""));
   ASSERT_TRUE(reply);
   EXPECT_TRUE(reply->send(429, {}, "late"));
   EXPECT_TRUE(client.answer().starts_with("HTTP/1.1 429"));
 }
 
 TEST(Http, HeadsGoOutAfterAWhileAndSignsOfLifeFollow) {
-  Site site;
-  site.options.stream = {0.1, 0.25};
-  site.start();
+  HttpOptions options;
+  options.stream = {0.1, 0.25};
+  Site site(options);
   Client client(site.port());
   const double start = now();
-  client.send(post("/stream", ""));
+  auto reply = site.ask(client, post("/stream", ""));
+  ASSERT_TRUE(reply);
   EXPECT_TRUE(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 200"));
   EXPECT_LT(now() - start, 0.24);
   EXPECT_TRUE(client.read_until(": hb\n\n").ends_with(": hb\n\n"));
   EXPECT_TRUE(client.read_until(": hb\n\n").ends_with(": hb\n\n"));
   EXPECT_GE(now() - start, 0.45);
-  site.last_open()->end();
+  reply->end();
   EXPECT_TRUE(client.read_until("0\r\n\r\n").ends_with("0\r\n\r\n"));
 }
 
 TEST(Http, ACutStreamIsSeenToBeCut) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send(post("/stream", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(client, post("/stream", ""));
+  ASSERT_TRUE(reply);
   reply->write("data");
   EXPECT_NE(client.read_until("data\r\n"), "");
   reply->cut();
@@ -444,10 +433,8 @@ TEST(Http, AClientThatLeavesIsNoticedAtOnce) {
     for (int how = 0; how < 3; ++how) {
       SCOPED_TRACE(std::string(path) + " " + std::to_string(how));
       Site site;
-      site.start();
       Client client(site.port());
-      client.send(post(path, "{}"));
-      auto reply = site.last_open();
+      auto reply = site.ask(client, post(path, "{}"));
       ASSERT_TRUE(reply);
       if (how == 2) {
         reply->begin(200, {});
@@ -466,10 +453,8 @@ TEST(Http, AClientThatLeavesIsNoticedAtOnce) {
 
 TEST(Http, PipelinedBytesAreNoFarewellButAnEndBehindThemIs) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send(post("/wait", "{}") + post("/echo", "next"));
-  auto reply = site.last_open();
+  auto reply = site.ask(client, post("/wait", "{}") + post("/echo", "next"));
   ASSERT_TRUE(reply);
   EXPECT_FALSE(site.wait_gone(1, 0.3));
   reply->send(200, {}, "first");
@@ -484,11 +469,11 @@ TEST(Http, PipelinedBytesAreNoFarewellButAnEndBehindThemIs) {
 }
 
 TEST(Http, DribblersEndAndDoNotHoldOthers) {
-  Site site;
-  site.options.head_s = 0.3;
-  site.options.body_idle_s = 0.3;
-  site.options.keep_alive_s = 0.3;
-  site.start();
+  HttpOptions options;
+  options.head_s = 0.3;
+  options.body_idle_s = 0.3;
+  options.keep_alive_s = 0.3;
+  Site site(options);
   std::vector<std::unique_ptr<Client>> slow;
   for (int i = 0; i < 50; ++i) {
     slow.push_back(std::make_unique<Client>(site.port()));
@@ -507,9 +492,9 @@ TEST(Http, DribblersEndAndDoNotHoldOthers) {
 }
 
 TEST(Http, OverTheLimitTheLongestWaitingMakesWay) {
-  Site site;
-  site.options.connections = 4;
-  site.start();
+  HttpOptions options;
+  options.connections = 4;
+  Site site(options);
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 4; ++i) {
     idle.push_back(std::make_unique<Client>(site.port()));
@@ -521,9 +506,8 @@ TEST(Http, OverTheLimitTheLongestWaitingMakesWay) {
   EXPECT_TRUE(client.answer().ends_with("POST here"));
   EXPECT_TRUE(idle[0]->ended());
 
-  Site busy;
-  busy.options.connections = 2;
-  busy.start();
+  options.connections = 2;
+  Site busy(options);
   Client one(busy.port()), two(busy.port());
   one.send(post("/wait", ""));
   two.send(post("/wait", ""));
@@ -533,12 +517,11 @@ TEST(Http, OverTheLimitTheLongestWaitingMakesWay) {
 }
 
 TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
-  Site site;
-  site.options.write_stall_s = 0.5;
-  site.start();
+  HttpOptions options;
+  options.write_stall_s = 0.5;
+  Site site(options);
   Client slow(site.port(), 4096);
-  slow.send(post("/stream", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(slow, post("/stream", ""));
   ASSERT_TRUE(reply);
   const std::string event(100000, 'x');
   const double start = now();
@@ -554,9 +537,8 @@ TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
   EXPECT_TRUE(site.wait_gone(1, 1));
 
   Client stalled(site.port(), 4096);
-  stalled.send(post("/stream", ""));
-  while (site.last_open() == reply) std::this_thread::sleep_for(1ms);
-  auto other = site.last_open();
+  auto other = site.ask(stalled, post("/stream", ""));
+  ASSERT_TRUE(other);
   for (int i = 0; i < 38; ++i) EXPECT_TRUE(other->write(event));
   Client client(site.port());
   client.send(post("/echo", "meanwhile"));
@@ -569,10 +551,8 @@ TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
 
 TEST(Http, DrainLetsAnswersEndAndTakesNoMore) {
   Site site;
-  site.start();
   Client idle(site.port()), busy(site.port());
-  busy.send(post("/wait", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(busy, post("/wait", ""));
   ASSERT_TRUE(reply);
   EXPECT_FALSE(site.server->drain(0.2));
   EXPECT_TRUE(idle.ended());
@@ -589,10 +569,8 @@ TEST(Http, DrainLetsAnswersEndAndTakesNoMore) {
 
 TEST(Http, RepliesOutliveTheServer) {
   Site site;
-  site.start();
   Client client(site.port());
-  client.send(post("/stream", ""));
-  auto reply = site.last_open();
+  auto reply = site.ask(client, post("/stream", ""));
   ASSERT_TRUE(reply);
   reply->write("x");
   site.server.reset();
@@ -606,16 +584,16 @@ TEST(Http, RepliesOutliveTheServer) {
 }
 
 TEST(Http, OneLineInTheLogForEachRequest) {
-  Site site;
-  site.options.keys = {"secret"};
-  site.start();
+  HttpOptions options;
+  options.keys = {"secret"};
+  Site site(options);
   {
     Client client(site.port());
     client.send(post("/echo", "private words", "x-api-key: secret\r\nX-Request-Id: r1\r\n") + get("/health"));
     client.answer();
     client.answer();
-    client.send(post("/stream", "", "x-api-key: secret\r\nX-Request-Id: r2\r\n"));
-    auto reply = site.last_open();
+    auto reply = site.ask(client, post("/stream", "", "x-api-key: secret\r\nX-Request-Id: r2\r\n"));
+    ASSERT_TRUE(reply);
     reply->log({{"answer_tokens", 7}});
     reply->write("x");
   }
@@ -643,7 +621,6 @@ size_t open_files() {
 
 TEST(Http, AThousandVisitorsLeaveNothingBehind) {
   Site site;
-  site.start();
   {
     Client first(site.port());
     first.send(post("/echo", "x"));
@@ -686,7 +663,6 @@ TEST(Http, PathsOfOnePlace) {
 
 TEST(Http, AnAddressThatCannotBeHadIsAnError) {
   Site site;
-  site.start();
   HttpOptions options;
   options.port = site.port();
   HttpServer second(options, [](HttpRequest, std::shared_ptr<Reply>) {});

@@ -36,6 +36,13 @@ class Fake : public Service {  // the test says what happens
   std::vector<uint64_t> cancelled;
 };
 
+struct Gate {
+  explicit Gate(const IntakeLimits& limits = {}, size_t places = 0) : intake(fake, metrics, limits, places) {}
+  Fake fake;
+  Metrics metrics;
+  Intake intake;
+};
+
 Request ask() {
   Request request;
   request.prompt = {1, 2, 3};
@@ -43,9 +50,10 @@ Request ask() {
 }
 
 TEST(Intake, BoundsWhatWaits) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, 2);
+  IntakeLimits limits;
+  limits.waiting = 2;
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
   const uint64_t one = *intake.submit(ask());
   ASSERT_TRUE(intake.submit(ask()));
   const auto third = intake.submit(ask());
@@ -60,10 +68,74 @@ TEST(Intake, BoundsWhatWaits) {
   EXPECT_EQ(metrics.waiting.value(), 2);
 }
 
+TEST(Intake, BoundsTheTokensThatWait) {
+  IntakeLimits limits;
+  limits.waiting_tokens = 6;
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
+  Request large = ask();
+  large.prompt.resize(50, 1);
+  const uint64_t alone = *intake.submit(std::move(large));  // where nothing waits any prompt may
+  EXPECT_FALSE(intake.submit(ask()));
+  fake.tell(alone, {});
+  const uint64_t one = *intake.submit(ask());
+  EXPECT_TRUE(intake.submit(ask()));
+  auto third = intake.submit(ask());
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, Code::NoRoom);
+  fake.tell(one, {}, Finish::Cancelled);  // it waits no longer either
+  EXPECT_TRUE(intake.submit(ask()));
+  EXPECT_EQ(metrics.rejected.value(), 2);
+  EXPECT_EQ(metrics.cancelled_waiting.value(), 1);
+}
+
+TEST(Intake, GivesItsTimesToRequests) {
+  IntakeLimits limits;
+  limits.queue_s = 3;
+  limits.answer_s = 70;
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
+  Request hurried = ask();
+  hurried.deadline_s = 5;
+  ASSERT_TRUE(intake.submit(ask()) && intake.submit(std::move(hurried)));
+  EXPECT_EQ(fake.requests[1].start_s, 3);
+  EXPECT_EQ(fake.requests[1].deadline_s, 70);
+  EXPECT_EQ(fake.requests[2].deadline_s, 5);
+}
+
+TEST(Intake, ShowsWhatEachSequenceIsAt) {
+  Gate gate({}, 2);
+  auto& [fake, metrics, intake] = gate;
+  Request two = ask();
+  two.n = 2;
+  two.max_tokens = 9;
+  const uint64_t first = *intake.submit(std::move(two)), waits = *intake.submit(ask());
+  EXPECT_FALSE(intake.places()[0].busy);
+  fake.tell(first, {});
+  fake.tell(first, {4}, Finish::Running, 1);
+  auto places = intake.places();
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_TRUE(places[0].busy && places[1].busy);
+  EXPECT_EQ(places[1].request, first);
+  EXPECT_EQ(places[1].most_tokens, 9);
+  EXPECT_EQ(places[1].usage.cached_tokens, 2);
+  fake.tell(waits, {});
+  EXPECT_EQ(intake.places().size(), 3u) << "more run than was thought";
+  fake.tell(first, {}, Finish::Stop, 1);
+  places = intake.places();
+  EXPECT_FALSE(places[1].busy);
+  EXPECT_EQ(places[1].usage.answer_tokens, 3) << "the last numbers stay";
+  const uint64_t next = *intake.submit(ask());
+  fake.tell(next, {});
+  EXPECT_EQ(intake.places()[1].request, next);
+  const uint64_t never = *intake.submit(ask());
+  fake.tell(never, {}, Finish::Cancelled);
+  EXPECT_EQ(intake.places().size(), 3u) << "it never ran";
+}
+
 TEST(Intake, CountsWhatHappened) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, 10);
+  Gate gate;
+  auto& [fake, metrics, intake] = gate;
   Request request = ask();
   request.n = 2;
   int events = 0;
@@ -91,9 +163,8 @@ TEST(Intake, CountsWhatHappened) {
 }
 
 TEST(Intake, TheEndRefusesAndCancels) {
-  Fake fake;
-  Metrics metrics;
-  Intake intake(fake, metrics, 10);
+  Gate gate;
+  auto& [fake, metrics, intake] = gate;
   const uint64_t one = *intake.submit(ask()), two = *intake.submit(ask());
   fake.tell(one, {}, Finish::Stop);
   intake.close();

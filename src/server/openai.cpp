@@ -138,11 +138,8 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
   for (size_t i = 0; messages && i < messages->size(); ++i)
     c.messages.push_back(read_message(body.item("messages", i)));
   if (const Json* documents = body.list("documents")) c.documents = *documents;
-  if (const auto source = body.text("chat_template")) {
-    if (!served.options.request_templates)
-      body.unsupported("chat_template", "a template is code; the server does not take any from requests");
-    c.chat_template = *source;
-  }
+  if (body.any("chat_template"))
+    body.unsupported("chat_template", "a template is code; the server does not take any from requests");
   c.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
   c.continue_final = body.flag("continue_final_message").value_or(false);
   read_tools(body, c);

@@ -79,8 +79,37 @@ Json prompt_logprobs_json(const Prompt& prompt, int best, const Tokenizer& token
   return list;
 }
 
-std::string openai_error_event(const ApiError& error) {
-  return sse_event({}, error_body(Family::OpenAi, error, {}));
+Json OpenAiWriter::frame(const Answer& answer, const char* object, Json choices) const {
+  return {{"id", names_.id + answer.id},
+          {"object", object},
+          {"created", answer.created},
+          {"model", answer.model},
+          {"system_fingerprint", form_.fingerprint},
+          {"choices", std::move(choices)}};
+}
+
+void OpenAiWriter::add_totals(Json& to, const Answer& answer) const {
+  to["seed"] = answer.seed;
+  to["usage"] = openai_usage(answer.usage());
+  if (form_.timings) to["timings"] = timings_json(answer.first);
+}
+
+void OpenAiWriter::end(const Answer& answer, const Write& write) {
+  if (form_.stream_usage || form_.timings) {
+    Json last = frame(answer, names_.chunk, Json::array());
+    add_totals(last, answer);
+    write(sse_event({}, json_text(last)));
+  }
+  write(kSseDone);
+}
+
+void OpenAiWriter::heartbeat(const Answer&, bool, const Write& write) { write(sse_comment("hb")); }
+
+// Before the first token the connection is cut instead: clients then ask again.
+bool OpenAiWriter::fail(const Answer& answer, const ApiError& error, const Write& write) {
+  if (answer.usage().answer == 0) return false;
+  write(sse_event({}, error_body(Family::OpenAi, error, {})));
+  return true;
 }
 
 }  // namespace invar::server

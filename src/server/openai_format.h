@@ -1,4 +1,4 @@
-// Parts of answers that completions and chat write alike.
+// What completions and chat write alike: parts of answers, and the end of a stream.
 #pragma once
 
 #include <string>
@@ -31,7 +31,22 @@ Json bytes_of(const Tokenizer& tokenizer, Token token);
 // vLLM's prompt_logprobs: null, then {id: {logprob, rank, decoded_token}} for each further token.
 Json prompt_logprobs_json(const Prompt& prompt, int best, const Tokenizer& tokenizer);
 
-// The error in a stream.
-std::string openai_error_event(const ApiError& error);
+class OpenAiWriter : public Writer {
+ public:
+  void end(const Answer& answer, const Write& write) override;
+  void heartbeat(const Answer& answer, bool begun, const Write& write) override;
+  bool fail(const Answer& answer, const ApiError& error, const Write& write) override;
+
+ protected:
+  struct Names {
+    const char *id, *whole, *chunk;  // before the answer's own; `object` of an answer, and of a chunk
+  };
+  OpenAiWriter(OpenAiForm form, const Names& names) : form_(std::move(form)), names_(names) {}
+  Json frame(const Answer& answer, const char* object, Json choices) const;
+  void add_totals(Json& to, const Answer& answer) const;
+
+  const OpenAiForm form_;
+  const Names names_;
+};
 
 }  // namespace invar::server

@@ -47,6 +47,16 @@ Json callable(const Json& shown, const Json& deferred) {
   return tools.empty() ? Json() : tools;
 }
 
+// The opening as it goes behind the prompt: where that opens a thought already, it is opened once.
+Result<std::string> opening_behind(const Chat& chat, const ChatInput& input, const AnswerFormat& format,
+                                   std::string opening) {
+  const std::string prompt = TRY(chat.prompt_text(input));
+  if (!opens_thought(format, prompt)) return opening;
+  opening.erase(0, format.think_open.size());
+  if (prompt.ends_with('\n') && opening.starts_with('\n')) opening.erase(0, 1);
+  return opening;
+}
+
 std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
   const Conversation& c = *q.conversation;
   const AnswerFormat& format = served.dialect->format;
@@ -81,10 +91,15 @@ std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, T
   if (thinks) input.options["enable_thinking"] = *thinks;
   if (!q.thinking.effort.empty() && !input.options.contains("reasoning_effort"))
     input.options["reasoning_effort"] = q.thinking.effort;
-  auto rendered = served.chat.rendered(input, out.opening);
+  const bool thought_begun = opening && *thinks;
+  Result<std::string> behind = out.opening;
+  if (thought_begun) behind = opening_behind(served.chat, input, format, out.opening);
+  if (!behind) return api_error(behind.error());
+  auto rendered = served.chat.rendered(input, *behind);
   if (!rendered) return api_error(rendered.error());
   out.tools = callable(*tools, *deferred);
-  out.opens_thought = opens_thought(format, rendered->text);
+  out.opens_thought = thought_begun ? out.opening.find(format.think_close) == std::string::npos
+                                    : opens_thought(format, rendered->text);
   out.may_think = format.thinks() && !out.opens_thought && thinks.value_or(true) && out.opening.empty() &&
                   !without_space(rendered->text).ends_with(format.think_close);
   out.prompts.push_back(std::move(rendered->tokens));

@@ -43,7 +43,6 @@ struct Conversation {
   Json deferred = Json::array();    // tools that may be called, but are not shown with the others
   Json documents;                   // null: none
   Json variables = Json::object();  // further ones of the template
-  std::string chat_template;        // instead of the model's; empty: the model's
   bool add_generation_prompt = true;
   bool continue_final = false;  // the last message is the beginning of the answer
 };

@@ -1,15 +1,12 @@
 #include "server/reply_state.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <ctime>
 
-namespace invar::server {
+#include "base/clock.h"
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+namespace invar::server {
 
 const char* reason_of(int status) {
   struct Reason {
@@ -30,6 +27,7 @@ const char* reason_of(int status) {
                                  {422, "Unprocessable Content"},
                                  {429, "Too Many Requests"},
                                  {431, "Request Header Fields Too Large"},
+                                 {499, "Client Closed Request"},
                                  {500, "Internal Server Error"},
                                  {501, "Not Implemented"},
                                  {503, "Service Unavailable"},

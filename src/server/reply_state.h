@@ -77,7 +77,6 @@ class ReplyState : public Reply {
   Json fields_ = Json::object();
 };
 
-double steady_seconds();
 const char* reason_of(int status);
 
 }  // namespace invar::server

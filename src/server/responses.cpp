@@ -309,7 +309,7 @@ void add_responses(Router& router, Served& served) {
                ResponsesForm form;
                if (auto fault = read_responses(*json, served, q, form))
                  return void(refuse(*reply, request, *fault));
-               auto writer = std::make_unique<ResponsesWriter>(std::move(form), served.chat.tokenizer());
+               auto writer = responses_writer(std::move(form), served.chat.tokenizer());
                ask(served, request, reply, std::move(q), std::move(writer));
              });
 }

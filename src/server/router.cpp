@@ -47,6 +47,16 @@ void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, TextThrea
   refuse(*reply, request, allowed.empty() ? unknown_url(request) : wrong_method(request, allowed));
 }
 
+void send_json(Reply& reply, const Json& json, int status) {
+  reply.send(status, {{"Content-Type", "application/json"}}, json_text(json));
+}
+
+void add_routes(Router& router, Served& served) {
+  for (auto add :
+       {add_pages, add_metrics, add_operations, add_completions, add_chat, add_responses, add_messages})
+    add(router, served);
+}
+
 Result<std::string> Served::model_name(const std::string& asked) const {
   if (asked.empty()) return options.names.at(0);
   if (options.any_model ||

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "server/dialect.h"
 #include "text/call_grammar.h"
 
@@ -68,6 +69,9 @@ std::optional<ApiError> spec_of(const Structure& s, std::optional<GrammarSpec>& 
   return {};
 }
 
+// The field that a grammar comes from.
+std::string what_forces(const Question& q) { return q.structure.field.empty() ? "tools" : q.structure.field; }
+
 bool any_strict(const Json& tools) {
   return std::any_of(tools.begin(), tools.end(),
                      [](const Json& tool) { return tool["function"].value("strict", false); });
@@ -102,6 +106,61 @@ std::optional<ApiError> choose_tools(const Question& q, const Tokenized& prompt,
   return {};
 }
 
+// What of the opening belongs to the answer, not to its thought.
+std::string_view begun_answer(const Tokenized& prompt, const AnswerFormat& format) {
+  if (prompt.opens_thought) return {};
+  std::string_view text = prompt.opening;
+  if (!format.thinks() || !text.starts_with(format.think_open)) return text;
+  const size_t at = text.find(format.think_close);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + format.think_close.size());
+  return text.substr(std::min(text.find_first_not_of("\r\n"), text.size()));
+}
+
+// JSON without white space between its parts, as grammars have it; of a text that may end anywhere.  What
+// stands between two words stays: no grammar takes it.
+std::string compact(std::string_view json) {
+  auto is_space = [](char c) { return std::string_view(" \t\r\n").find(c) != std::string_view::npos; };
+  auto separates = [](char c) { return std::string_view("{}[]:,\"").find(c) != std::string_view::npos; };
+  std::string out;
+  bool in_string = false, escaped = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (!in_string && is_space(c)) {
+      const bool parts = out.empty() || separates(out.back());
+      const bool last = i + 1 == json.size() || !is_space(json[i + 1]);
+      if (!parts && last && (i + 1 == json.size() || !separates(json[i + 1]))) out += ' ';
+      continue;
+    }
+    if (c == '"' && !escaped) in_string = !in_string;
+    escaped = in_string && c == '\\' && !escaped;
+    out += c;
+  }
+  return out;
+}
+
+// Has the grammar go on from what the prompt has of the answer already.
+std::optional<ApiError> go_on(const Tokenizer& tokenizer, const AnswerFormat& format, const Question& q,
+                              const Tokenized& prompt, Grammar& grammar) {
+  std::string begun(begun_answer(prompt, format));
+  const bool calls = q.tool_choice.kind == ToolChoice::Kind::Required;
+  const bool in_call = !format.call_begin.empty() && begun.find(format.call_begin) != begun.npos;
+  if (begun.empty() || (calls && !in_call)) return {};  // calls follow what was begun
+  const bool json =
+      q.structure.kind == Structure::Kind::Schema || q.structure.kind == Structure::Kind::JsonObject;
+  if (json) begun = compact(begun);
+  auto tokens = tokenizer.encode(begun, AddedTokens::User);
+  if (!tokens) return api_error(tokens.error());
+  auto rest = grammar.behind(*tokens);
+  if (!rest)
+    return refused("messages",
+                   "expected a last message of the assistant that begins what " + what_forces(q) +
+                       " asks for, found another",
+                   "invalid_prefix");
+  grammar = rest.take();
+  return {};
+}
+
 }  // namespace
 
 std::optional<ApiError> rules_of(const Served& served, const Question& q, const Tokenized& prompt,
@@ -118,14 +177,14 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
     if (rules.thought != AnswerRules::Thought::No) rules.thought_budget = q.thinking.budget.value_or(-1);
   }
   if (spec) {
+    const double began = steady_seconds();
     auto grammar = dialect.grammars.compile(*spec);
-    if (!grammar) {
-      const std::string field = q.structure.field.empty() ? "tools" : q.structure.field;
-      ApiError error =
-          refused(field, grammar.error().where + ": " + grammar.error().message, "invalid_schema");
-      return error;
-    }
+    served.metrics.grammar_s.add(steady_seconds() - began);
+    if (!grammar)
+      return refused(what_forces(q), grammar.error().where + ": " + grammar.error().message,
+                     "invalid_schema");
     out.ignored = grammar->ignored();
+    if (auto fault = go_on(served.chat.tokenizer(), dialect.format, q, prompt, *grammar)) return fault;
     rules.grammar = grammar.take();
   }
   // In a thought that the prompt opened the model may not stop: agents take a lone thought for a failure.

@@ -21,6 +21,8 @@
 #include "engine/service.h"
 #include "server/errors.h"
 #include "server/http.h"
+#include "server/intake.h"
+#include "server/requests.h"
 #include "server/text_thread.h"
 
 namespace invar::server {
@@ -32,12 +34,13 @@ struct ApiOptions {
   std::string tool_parser = "auto", reasoning_parser = "auto";  // else a name of the table of parsers
   std::string system_midway = "inline";                         // late system messages: hoist, inline, reject
   bool clamp_max_tokens = true;     // Anthropic: max_tokens that do not fit are cut, not refused
-  bool request_templates = false;   // chat_template of a request is used
   bool strict_usage = false;        // no fields of ours in usage
   int64_t default_max_tokens = -1;  // of chat and responses; below 0: what fits
   int most_choices = 16, most_logprobs = 20, most_stops = 16, most_prompts = 256, most_tools = 512;
   int64_t most_tool_bytes = 4 << 20;
-  SamplingParams sampling;  // what a request that says nothing gets
+  int64_t most_per_key = 0;    // requests on their way with one key; 0: no bound
+  bool llama_metrics = false;  // /metrics has llama-server's names, too
+  SamplingParams sampling;     // what a request that says nothing gets
 };
 
 struct ModelInfo {
@@ -46,6 +49,7 @@ struct ModelInfo {
   int64_t train_context = 0, parameters = 0, bytes = 0;
   int64_t created = 0;  // seconds since 1970, of the start
   std::string version;  // of the program
+  std::string commit;   // that it was built from; empty: not known
 };
 
 struct Dialect;  // dialect.h
@@ -60,6 +64,10 @@ struct Served {
   std::function<bool()> closing = [] { return false; };  // no new requests are taken
   std::function<HttpCounts()> http = [] { return HttpCounts{}; };
   const Dialect* dialect = nullptr;
+  std::shared_ptr<Requests> requests = std::make_shared<Requests>();
+  std::function<std::vector<Place>()> places = [] { return std::vector<Place>(); };
+  std::function<void()> end = [] {};                     // as SIGTERM does
+  std::function<void(bool)> log_requests = [](bool) {};  // from now on, or no more
 
   // The name to echo; an error if the server knows no such model.  Empty: the first of ours.
   Result<std::string> model_name(const std::string& asked) const;
@@ -85,8 +93,16 @@ class Router {
   std::vector<Route> routes_;
 };
 
+void send_json(Reply& reply, const Json& json, int status = 200);
+
+// The list of /v1/models.  `service`: null while the model is read.
+Json list_models(const std::vector<std::string>& names, const ModelInfo& model, const Service* service);
+
 // Served outlives the router.
+void add_routes(Router& router, Served& served);       // all that follow
 void add_pages(Router& router, Served& served);        // pages.cpp
+void add_metrics(Router& router, Served& served);      // metrics_page.cpp
+void add_operations(Router& router, Served& served);   // operations.cpp
 void add_completions(Router& router, Served& served);  // completions.cpp
 void add_chat(Router& router, Served& served);         // openai.cpp
 void add_responses(Router& router, Served& served);    // responses.cpp

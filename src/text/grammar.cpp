@@ -167,6 +167,17 @@ std::unique_ptr<Matcher> Matcher::copy() const {
 
 std::unique_ptr<Matcher> Grammar::start() const { return first_->copy(); }
 
+Result<Grammar> Grammar::behind(std::span<const Token> tokens) const {
+  std::shared_ptr<Matcher> matcher = start();
+  for (Token token : tokens)
+    if (!TRY(matcher->accept(token)))
+      return Error{Code::BadRequest, "grammar", "expected a text that the grammar allows, found another"};
+  Grammar rest;
+  rest.first_ = std::move(matcher);
+  rest.ignored_ = ignored_;
+  return rest;
+}
+
 // Grammars of the last requests: clients send the same again with each turn.
 struct GrammarCompiler::Kept {
   std::mutex mutex;

@@ -64,6 +64,8 @@ class Matcher {
 class Grammar {  // immutable: any number of threads may use it
  public:
   std::unique_ptr<Matcher> start() const;
+  // For answers that begin with these tokens, what may follow them.  BadRequest: none begins so.
+  Result<Grammar> behind(std::span<const Token> tokens) const;
   const std::vector<std::string>& ignored() const { return ignored_; }  // "/properties/a/not", ...
 
  private:

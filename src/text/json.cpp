@@ -8,7 +8,6 @@ namespace invar {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{256} << 20;
-constexpr int kMaxNesting = 250;  // textkit takes 256
 
 int nesting(std::string_view text) {
   int depth = 0, deepest = 0;
@@ -29,14 +28,14 @@ int nesting(std::string_view text) {
 
 }  // namespace
 
-Result<Json> parse_ordered_json(std::string_view text, const std::string& where) {
+Result<Json> parse_ordered_json(std::string_view text, const std::string& where, int most_nested) {
   const auto fault = [&](std::string message) { return Error{Code::BadRequest, where, std::move(message)}; };
   if (text.size() > kMaxBytes) {
     return fault("JSON: at most " + std::to_string(kMaxBytes) + " bytes, found " +
                  std::to_string(text.size()));
   }
-  if (const int depth = nesting(text); depth > kMaxNesting) {
-    return fault("JSON: at most " + std::to_string(kMaxNesting) + " nested values, found " +
+  if (const int depth = nesting(text); depth > most_nested) {
+    return fault("JSON: at most " + std::to_string(most_nested) + " nested values, found " +
                  std::to_string(depth));
   }
   try {

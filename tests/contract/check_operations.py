@@ -3,6 +3,7 @@ import http.client
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -128,6 +129,31 @@ def the_end():
         expect(status == 130 and time.monotonic() - start < 1, "second-signal", f"status {status} at once")
 
 
+def admin(server, path, body=None):
+    c = connect(server)
+    c.request("POST", "/admin/" + path, json.dumps(body or {}), {"Content-Type": "application/json"})
+    return c.getresponse().status
+
+
+def changes():
+    with Server(SCRIPT, "--drain-timeout", 10) as s:
+        version = json.loads(get(s, "/version"))
+        commit = version["commit"]
+        expect(commit is None or re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit), "version", str(version))
+        done = [admin(s, "cache/clear")]
+        for level in ("requests", "none", "requests"):
+            done.append(admin(s, "log-level", {"level": level}))
+            ask(s, "/v1/chat/completions", "x").getresponse().read()
+            time.sleep(0.2)  # the line comes behind the answer
+        answers = sum(line["path"] == "/v1/chat/completions" for line in s.requests())
+        expect(set(done) == {200} and answers == 2, "admin", f"{done}, {answers} lines of 3 answers")
+        c = ask(s, "/v1/messages", "answers a while", stream=True)
+        s.wait_for("vllm:num_requests_running", 1, 5)
+        drained = admin(s, "drain")
+        status, seen = s.process.wait(10), events(c)
+        expect(drained == 200 and status == 0 and seen[-1][0] == "message_stop", "admin-drain", f"{drained}, status {status}, last event {seen[-1][0]}")
+
+
 def refused(*flags, environment=None):
     done = subprocess.run([INVAR, "serve", *map(str, flags)], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20,
                           env=os.environ | (environment or {}))
@@ -210,7 +236,7 @@ def visitors():
 
 def main():
     isolate()
-    for part in (settings, log_lines, signs_of_life, cancels, the_end, visitors):
+    for part in (settings, log_lines, signs_of_life, cancels, the_end, changes, visitors):
         part()
     finish()
 

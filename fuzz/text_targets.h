@@ -1,37 +1,21 @@
 // What the fuzz targets of the text layer do with one input; as targets.h, which has those of files.
 #pragma once
 
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "text/answer_parser.h"
+#include "text/byte_vocabulary.h"
 #include "text/call_grammar.h"
 #include "text/grammar.h"
 #include "text/normalize.h"
 
 namespace invar {
 
-// 256 bytes and an end: every text has its tokens.
 inline const Tokenizer& fuzz_tokenizer() {
-  static const Tokenizer made = [] {
-    TokenizerSpec spec;
-    spec.model = "llama";
-    spec.add_space_prefix = false;
-    for (int b = 0; b < 256; b++) {
-      char hex[8];
-      std::snprintf(hex, sizeof hex, "<0x%02X>", b);
-      spec.pieces.push_back(hex);
-      spec.types.push_back(6);
-    }
-    spec.pieces.push_back("<|end|>");
-    spec.types.push_back(3);
-    spec.scores.assign(spec.pieces.size(), 0);
-    spec.eos = {256};
-    return Tokenizer::make(spec).take();
-  }();
+  static const Tokenizer made = byte_tokenizer();
   return made;
 }
 

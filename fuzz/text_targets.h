@@ -64,17 +64,19 @@ inline bool fuzz_answer(std::span<const std::byte> bytes) {
   return calls > 0;
 }
 
-// The first byte is the kind; the rest a schema, a regex, a grammar, tools or messages.  True: it was taken.
+// The first byte is the kind; the rest a schema, a regex, a grammar, tools, messages or structural tags.  True: it was taken.
 inline bool fuzz_grammar(std::span<const std::byte> bytes) {
   if (bytes.empty()) return false;
   static const GrammarCompiler compiler =
       GrammarCompiler::make(fuzz_tokenizer(), fuzz_tokenizer().eos()).take();
-  const unsigned kind = unsigned(bytes[0]) % 6;
+  const unsigned kind = unsigned(bytes[0]) % 8;
   const std::string text(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
   GrammarSpec spec;
   spec.text = text;
-  spec.kind = kind == 1 ? GrammarSpec::Kind::Regex : GrammarSpec::Kind::Lark;
-  if (kind != 1 && kind != 2) {
+  spec.kind = kind == 1   ? GrammarSpec::Kind::Regex
+              : kind == 6 ? GrammarSpec::Kind::Gbnf
+                          : GrammarSpec::Kind::Lark;
+  if (kind != 1 && kind != 2 && kind != 6) {
     const Result<Json> json = parse_ordered_json(text, "input");
     if (!json) return false;
     if (kind == 3) {
@@ -83,7 +85,7 @@ inline bool fuzz_grammar(std::span<const std::byte> bytes) {
       if (messages) CHECK(normalize_messages(*messages));
       return bool(messages);
     }
-    if (kind >= 4) {
+    if (kind == 4 || kind == 5) {
       const Result<Json> tools = normalize_tools(*json);
       if (!tools || tools->is_null()) return false;
       CallRules rules;
@@ -93,7 +95,7 @@ inline bool fuzz_grammar(std::span<const std::byte> bytes) {
       if (!made) return false;
       spec = made.take();
     } else {
-      spec.kind = GrammarSpec::Kind::JsonSchema;
+      spec.kind = kind == 7 ? GrammarSpec::Kind::Tags : GrammarSpec::Kind::JsonSchema;
       spec.schema = *json;
     }
   }

@@ -261,11 +261,11 @@ TEST_P(Plain, EndsCutWhereThePlainRunCuts) {
   const std::vector<Token> text = prompt(129), wanted = plain(text);
   for (size_t at : {0u, 3u, 17u, 100u}) {
     const auto first = size_t(std::find(wanted.begin(), wanted.end(), wanted[at]) - wanted.begin());
-    const std::vector<Token> before(wanted.begin(), wanted.begin() + long(first));
+    const std::vector<Token> until(wanted.begin(), wanted.begin() + long(first) + 1);
     Json by_token = body(text, kGenerate), by_limit = body(text, int64_t(at) + 1);
     by_token["stop_token_ids"] = {wanted[at]};
     for (const Said& got : ask_twice(by_token)) {
-      EXPECT_EQ(got.tokens, before);
+      EXPECT_EQ(got.tokens, until);
       EXPECT_EQ(got.finish, "stop");
       EXPECT_EQ(got.answer, int64_t(first) + 1) << "with the end, and nothing behind it";
     }

@@ -1,6 +1,6 @@
 // A tiny random model that speaks: the weights of `tiny_model`, another chat template and context length, and
-// of its vocabulary only printable ASCII, newlines and the added tokens are ever chosen.  So each text that
-// it says has one way to be tokens, as with a trained model, and reads the same when it comes back.
+// of its vocabulary only printable ASCII, newlines and what chat templates need are ever chosen.  So each
+// text that it says has one way to be tokens, as with a trained model, and reads the same when it comes back.
 #pragma once
 
 #include <string>
@@ -14,6 +14,9 @@
 namespace invar {
 
 inline bool plain_piece(const std::string& piece) {
+  for (const char* needed :
+       {"<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>", "<tool_call>", "</tool_call>"})
+    if (piece == needed) return true;
   if (piece == byte_letter(' ') || piece == byte_letter('\n')) return true;
   return piece.size() == 1 && piece[0] > ' ' && piece[0] < 0x7F;
 }
@@ -21,16 +24,15 @@ inline bool plain_piece(const std::string& piece) {
 // The path of the file.
 inline std::string tiny_chat_model(const std::string& shape, const std::string& chat_template,
                                    uint32_t context) {
-  constexpr int32_t kNormal = 1, kUnused = 5;
+  constexpr int32_t kUnused = 5;
   const std::string silent = tiny_model(shape);
   const ModelFile file = ModelFile::open(silent).take();
   Metadata keys = file.keys();
   const auto pieces = keys.texts("tokenizer.ggml.tokens").take();
   std::vector<int32_t> types;
-  for (int64_t type : *keys.integers("tokenizer.ggml.token_type")) {
-    const bool chosen = type != kNormal || plain_piece(pieces[types.size()]);
-    types.push_back(chosen ? int32_t(type) : kUnused);
-  }
+  const auto before = keys.integers("tokenizer.ggml.token_type").take();
+  for (size_t i = 0; i < pieces.size(); ++i)
+    types.push_back(plain_piece(pieces[i]) ? int32_t(before[i]) : kUnused);
   keys.set("tokenizer.ggml.token_type", Value::i32s(types));
   keys.set("tokenizer.chat_template", Value::text(chat_template));
   keys.set(file.arch_key("context_length"), Value::u32(context));

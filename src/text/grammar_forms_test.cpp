@@ -46,10 +46,23 @@ GrammarSpec tags(std::string_view json) {
   return spec;
 }
 
+// Its added tokens, and bytes.
+std::vector<Token> tokens_of(std::string_view text, const Tokenizer& tokenizer) {
+  std::vector<Token> out;
+  while (!text.empty()) {
+    Token next = uint8_t(text[0]);
+    for (Token t = 257; t < tokenizer.size(); t++)
+      if (text.starts_with(tokenizer.piece(t))) next = t;
+    out.push_back(next);
+    text.remove_prefix(tokenizer.piece(next).size());
+  }
+  return out;
+}
+
 // Whether the text is a whole answer.
 bool accepts(const Grammar& grammar, const std::string& text, const World& world = spelled()) {
   const auto matcher = grammar.start();
-  for (Token t : *world.tokenizer.encode(text, AddedTokens::All)) {
+  for (Token t : tokens_of(text, world.tokenizer)) {
     const Result<bool> taken = matcher->accept(t);
     if (!taken || !*taken) return false;
   }

@@ -226,7 +226,7 @@ class Tags {
 }  // namespace
 
 Result<GrammarSpec> structural_grammar(const Json& tag) {
-  if (!tag.is_object()) return bad("", "expected an object");
+  if (!tag.is_object()) return bad("structural_tag", "expected an object");
   return Tags().build(tag);
 }
 

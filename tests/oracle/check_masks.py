@@ -2,8 +2,9 @@
 """Masks of grammars are those of web-xgrammar, an independent implementation, along random answers: JSON schemas, regular
 expressions, lists of choices, GBNF, structural tags.  Where the text is forced, ours may allow the canonical token alone.
 
-Only what both promise the same is compared: where the two define a language in another way (escapes in free strings, forms
-of numbers, properties that no schema names) an independent validator judges our answers instead (tests/text/check_schemas.py).
+Only what both promise the same is compared: where the two define a language in another way (white space, escapes in strings,
+-0, properties that no schema names) an independent validator judges our answers instead (tests/text/check_schemas.py).
+What it allows and is no UTF-8 does not count.
 """
 import json
 import shutil
@@ -27,7 +28,7 @@ def closed(properties, required=None):
 WEATHER = closed({"city": {"enum": ["Oslo", "Os", "name"]}, "days": {"type": "integer", "minimum": 1, "maximum": 14}, "full": {"type": "boolean"}}, ["city", "full"])
 SCHEMAS = {
     "boolean": {"type": "boolean"}, "null": {"type": "null"}, "const": {"const": {"a": [1, "x", None]}}, "enum": {"enum": ["a", "ab", "abc", 1, None, [True]]},
-    "union": {"type": ["boolean", "null"]}, "any of": {"anyOf": [{"const": "true"}, {"type": "boolean"}, {"enum": ["t", 10]}]},
+    "union": {"type": ["boolean", "null"]}, "any of": {"anyOf": [{"const": "name"}, {"type": "boolean"}, {"enum": ["x", 10]}]},
     "one of": {"oneOf": [{"type": "boolean"}, {"type": "null"}]},
     "order of properties": closed({"b": {"type": "boolean"}, "a": {"type": "null"}, "name": {"const": 1}}),
     "optional in front": closed({"a": {"type": "boolean"}, "ab": {"type": "null"}, "b": {"const": "x"}}, ["b"]),
@@ -37,12 +38,12 @@ SCHEMAS = {
     "list": {"type": "array", "items": {"type": "boolean"}}, "list of bounds": {"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 1, "maxItems": 3},
     "tuple": {"type": "array", "prefixItems": [{"type": "boolean"}, {"const": "n"}], "items": False, "minItems": 2},
     "reference": {"$ref": "#/$defs/node", "$defs": {"node": closed({"on": {"type": "boolean"}, "next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}})}},
-    "range": {"type": "integer", "minimum": -17, "maximum": 1305}, "small range": {"type": "integer", "minimum": 8, "maximum": 12},
+    "range": {"type": "integer", "minimum": 17, "maximum": 1305}, "small range": {"type": "integer", "minimum": 8, "maximum": 12},
     "negative range": {"type": "integer", "minimum": -120, "maximum": -7}, "tool": WEATHER,
-    "letters": {"enum": ["\u00e9t\u00e9", "\u65e5\u672c", "\U0001F600!"]}, "quotes": {"enum": ['a"b', "a\\b", "a/b", "a\nb"]},
+    "letters": {"enum": ["\u00e9t\u00e9", "\u65e5\u672c", "\U0001F600!"]},
     "pattern": {"type": "string", "pattern": "^[a-c]{2,4}$"}, "pattern of words": {"type": "string", "pattern": "^(yes|no|n/a)$"},
 }
-REGEXES = {"digits": "[0-9]{3}-[0-9]{2}", "alternatives": "(a|ab)(c|bc)?[12]", "class": "[^a-y\\n]{1,3}z", "loops": "(ab)*(ba)+", "dots": "\\.{2,3}[.]", "unicode": "[\u00e9\u65e5]x?"}
+REGEXES = {"digits": "[0-9]{3}-[0-9]{2}", "alternatives": "(a|ab)(c|bc)?[12]", "class": "[^a-y\\n]{1,3}z", "loops": "(ab)*(ba)+", "dots": "\\.{2,3}[.]"}
 CHOICES = {"prefixes": ["true", "tr", "abc", "abca", "name"], "one": ["null"], "letters": ["\u00e9", "\u00e9t\u00e9", "z"]}
 GRAMMARS = {
     "finite": 'root ::= "yes" | "no" | "n" "u"? "ll"', "recursive": 'root ::= "(" root ")" | "a"', "left and right": 'root ::= "a" root "b" | ""',
@@ -58,7 +59,7 @@ def tag(begin, content, end):
     return {"type": "tag", "begin": begin, "content": content, "end": end}
 
 
-JSON = {"type": "json_schema", "json_schema": WEATHER}
+JSON = {"type": "json_schema", "json_schema": {"enum": ["Oslo", "Os", 12, True, None]}}
 CALLS = [tag("<function=weather>", JSON, "</function>"), tag("<function=now>", {"type": "const_string", "value": "{}"}, "</function>")]
 TAGS = {
     "constant": {"type": "const_string", "value": "name: true"}, "sequence": {"type": "sequence", "elements": [{"type": "const_string", "value": "a"}, {"type": "regex", "pattern": "[0-9]{2}"}]},

@@ -15,7 +15,7 @@ function load(path) {
 
 const xgrammar = load(process.argv[2]);
 const escaped = (text) => JSON.stringify(text);
-const classed = (text) => text.replace(/[\\\]^-]/g, '\\$&');
+
 
 async function grammarOf(walk, compiler) {
   switch (walk.grammar) {
@@ -30,7 +30,7 @@ async function grammarOf(walk, compiler) {
     case 'tags':
       return compiler.compileStructuralTag(walk.schema);
     default:
-      throw new Error('unknown kind ' + classed(walk.grammar));
+      throw new Error('unknown kind ' + walk.grammar);
   }
 }
 
@@ -42,6 +42,25 @@ function allowed(mask, size, bitsPerWord) {
     if ((bits >>> (t % bitsPerWord)) & 1) out.add(t);
   }
   return out;
+}
+
+// The bytes of a piece that is written in GPT-2's letters.
+const byteOf = new Map();
+for (let b = 0, next = 256; b < 256; b++) {
+  const plain = (b > 32 && b < 127) || (b > 160 && b !== 173);
+  byteOf.set(String.fromCodePoint(plain ? b : next), b);
+  if (!plain) next++;
+}
+const bytesOf = (piece) => [...piece].map((letter) => byteOf.get(letter));
+
+// Whether a text in UTF-8 may begin so, or be so.
+function isText(bytes, whole) {
+  try {
+    new TextDecoder('utf-8', { fatal: true }).decode(new Uint8Array(bytes), { stream: !whole });
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 // Where one byte alone can follow, our mask may allow the canonical token alone.
@@ -64,6 +83,11 @@ async function compare(walk, world, compiler) {
   for (let i = 0, text = ''; i < walk.masks.length; i++) {
     const size = world.vocabulary.length;
     const theirs = allowed(await matcher.getNextTokenBitmask(), size, 32);
+    const before = bytesOf(text);
+    for (const t of theirs) {
+      const more = t === world.end ? [] : bytesOf(world.vocabulary[t]);
+      if (!isText([...before, ...more], t === world.end)) theirs.delete(t);
+    }
     const got = difference(allowed(walk.masks[i], size, 4), theirs, world);
     out.forced += got.forced;
     if (!got.same)

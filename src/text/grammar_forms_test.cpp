@@ -1,4 +1,5 @@
 // The forms in which clients write grammars: GBNF, structural tags, what JSON Schema says of strings, calls.
+#include <bit>
 #include <functional>
 #include <gtest/gtest.h>
 #include <regex>
@@ -115,6 +116,34 @@ TEST(Gbnf, IsTheLanguageThatItSays) {
   EXPECT_TRUE(accepts(letters, "\xC3\xA9\xC3\xA9\xE6\x97\xA5"));
   EXPECT_TRUE(accepts(letters, "\xF0\x9F\x98\x80"));
   EXPECT_FALSE(accepts(letters, "\xE6\x97\xA5"));
+}
+
+// A grammar by characters goes through every token of the vocabulary letter by letter.
+TEST(Gbnf, HasMasksOverALargeVocabulary) {
+  std::vector<AddedPiece> words = {{"<|end|>"}};
+  for (int i = 0; i < 60000; i++) {
+    std::string word;
+    for (int rest = i + 26 * 26; rest > 0; rest /= 26) word += char('a' + rest % 26);
+    words.push_back({word, TokenType::Normal});
+  }
+  const World large{byte_tokenizer(words)};
+  const Grammar grammar =
+      compiled(written(Kind::Gbnf,
+                       "root ::= \"{\" (pair (\",\" pair)*)? \"}\"\npair ::= string \":\" (string | root)\n"
+                       "string ::= \"\\\"\" ([^\"\\\\] | \"\\\\\" ([\"nrt] | \"u\" [0-9a-f]{4}))* \"\\\"\""),
+               large);
+  const auto matcher = grammar.start();
+  std::vector<uint64_t> bits(1000, ~uint64_t(0));
+  for (char c : std::string("{\"a")) {
+    ASSERT_TRUE(matcher->mask(bits));
+    ASSERT_TRUE(*matcher->accept(Token(c)));
+  }
+  std::fill(bits.begin(), bits.end(), ~uint64_t(0));
+  const Status masked = matcher->mask(bits);
+  ASSERT_TRUE(masked) << masked.error().message;
+  int64_t allowed = 0;
+  for (uint64_t word : bits) allowed += std::popcount(word);
+  EXPECT_GT(allowed, 60000) << "all words may stand in a string";
 }
 
 TEST(Gbnf, NamesTokens) {

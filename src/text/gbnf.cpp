@@ -5,27 +5,39 @@
 #include <optional>
 #include <vector>
 
+#include "text/gbnf_tree.h"
+
 namespace invar {
 
 namespace {
 
 constexpr int kMaxNesting = 200;
 constexpr size_t kMaxRules = 1000;
+constexpr int kMaxOperators = 8;  // behind one symbol
 constexpr int64_t kMaxRepeats = 2000;
 constexpr uint32_t kMaxCharacter = 0x10FFFF;
 
-// The right side of a rule in Lark, but for the names of other rules.
-struct Piece {
-  std::string text;
-  int rule = -1;
-};
-using Body = std::vector<Piece>;
+using Kind = GbnfNode::Kind;
 
 struct Rule {
   std::string name;
-  std::optional<Body> body;
+  std::optional<GbnfNode> body;
   int line = 0;  // where it was first named
 };
+
+// What a set leaves of all characters.
+CharacterSet others(CharacterSet set) {
+  set.push_back({0xD800, 0xDFFF});  // no characters
+  std::sort(set.begin(), set.end());
+  CharacterSet out;
+  uint32_t next = 0;
+  for (const auto& [low, high] : set) {
+    if (low > next) out.push_back({next, low - 1});
+    next = std::max(next, high + 1);
+  }
+  if (next <= kMaxCharacter) out.push_back({next, kMaxCharacter});
+  return out;
+}
 
 class Parser {
  public:
@@ -41,7 +53,9 @@ class Parser {
       if (!r.body) return fault("rule '" + r.name + "' is used, but not there", r.line);
     const auto root = names_.find("root");
     if (root == names_.end()) return fault("expected a rule 'root', found none");
-    return written(root->second);
+    GbnfRules bodies;
+    for (Rule& r : rules_) bodies.push_back(std::move(*r.body));
+    return lark_of(bodies, root->second);
   }
 
  private:
@@ -100,93 +114,85 @@ class Parser {
     if (left.empty() || !eat("::=")) return expected("NAME ::= ...");
     const int i = index(left);
     if (rules_[size_t(i)].body) return fault("rule '" + left + "' is there twice", line());
-    Body body;
-    TRY(choice(body, 0));
+    GbnfNode body = TRY(choice(0));
     if (at_ < text_.size() && !begins_rule()) return expected("a rule");
     rules_[size_t(i)].body = std::move(body);
     return Ok{};
   }
 
-  Status choice(Body& out, int depth) {
+  Result<GbnfNode> choice(int depth) {
     if (depth > kMaxNesting) return fault("nested too deep", line());
-    TRY(sequence(out, depth));
-    while (eat("|")) {
-      out.push_back({" | "});
-      TRY(sequence(out, depth));
-    }
-    return Ok{};
+    GbnfNode all{Kind::Choice};
+    do all.parts.push_back(TRY(sequence(depth)));
+    while (eat("|"));
+    return all;
   }
 
-  Status sequence(Body& out, int depth) {
-    out.push_back({"\"\""});
-    for (skip(); at_ < text_.size() && text_[at_] != '|' && text_[at_] != ')' && !begins_rule(); skip()) {
-      Body one;
-      TRY(symbol(one, depth));
-      TRY(repeat(one));
-      out.push_back({" "});
-      out.insert(out.end(), one.begin(), one.end());
-    }
-    return Ok{};
+  Result<GbnfNode> sequence(int depth) {
+    GbnfNode all{Kind::Sequence};
+    for (skip(); at_ < text_.size() && text_[at_] != '|' && text_[at_] != ')' && !begins_rule(); skip())
+      all.parts.push_back(TRY(repeated(TRY(symbol(depth)))));
+    return all;
   }
 
-  Status symbol(Body& out, int depth) {
+  Result<GbnfNode> symbol(int depth) {
     if (eat("(")) {
-      Body inner;
-      TRY(choice(inner, depth + 1));
+      GbnfNode inner = TRY(choice(depth + 1));
       if (!eat(")")) return expected(")");
-      out.push_back({"", int(rules_.size())});  // a rule of its own: Lark bounds the depth
-      rules_.push_back({"(...)", std::move(inner), line()});
-      return Ok{};
+      rules_.push_back({"(...)", std::move(inner), line()});  // a rule of its own: Lark bounds the depth
+      return rule_node(int(rules_.size()) - 1);
     }
-    if (eat("\"")) return literal(out);
-    if (eat("[")) return letters(out);
-    if (eat(".")) {
-      out.push_back({"/(?s:.)/"});
-      return Ok{};
-    }
-    if (sees("<")) return token(out);
+    if (eat("\"")) return literal();
+    if (eat("[")) return letters();
+    if (eat(".")) return GbnfNode{Kind::Characters, others({})};
+    if (sees("<")) return token();
     if (sees("!")) return fault("a token that must not come (!<...>) is not supported", line());
     const std::string other = name();
     if (other.empty()) return expected("a symbol");
-    out.push_back({"", index(other)});
-    return Ok{};
+    return rule_node(index(other));
+  }
+  static GbnfNode rule_node(int rule) {
+    GbnfNode node{Kind::Rule};
+    node.rule = rule;
+    return node;
   }
 
-  // A token by its text or <[id]>, as Lark writes it too.
-  Status token(Body& out) {
+  // By its text, or <[id]>.
+  Result<GbnfNode> token() {
     const size_t end = text_.find('>', at_);
     const std::string_view all = text_.substr(at_, end == text_.npos ? end : end + 1 - at_);
     if (end == text_.npos || all.size() < 3 || all.find_first_of(" \t\r\n") != all.npos)
       return expected("a token as <text> or <[id]>");
     at_ += all.size();
-    has_tokens_ = true;
-    out.push_back({std::string(all)});
-    return Ok{};
+    return GbnfNode{Kind::Token, {}, std::string(all)};
   }
 
-  // Each character is a terminal: then no terminal can begin another, and nothing is cut greedily.
-  Status literal(Body& out) {
-    out.push_back({"(\"\""});
-    while (!eat("\"")) out.push_back({" /" + in_class(TRY(character())) + "/"});
-    out.push_back({")"});
-    return Ok{};
+  Result<GbnfNode> literal() {
+    GbnfNode all{Kind::Sequence};
+    while (!eat("\"")) {
+      const uint32_t code = TRY(character());
+      all.parts.push_back({Kind::Characters, {{code, code}}});
+    }
+    return all;
   }
 
-  Status letters(Body& out) {
-    std::string all = eat("^") ? "[^" : "[";
-    const size_t bare = all.size();
+  Result<GbnfNode> letters() {
+    const bool but = eat("^");
+    GbnfNode all{Kind::Characters};
     while (!eat("]")) {
       const uint32_t low = TRY(character());
-      all += in_class(low);
-      if (!sees("-") || text_.substr(at_).starts_with("-]")) continue;
-      ++at_;
-      const uint32_t high = TRY(character());
+      uint32_t high = low;
+      if (sees("-") && !sees("-]")) {
+        ++at_;
+        high = TRY(character());
+      }
       if (high < low) return fault("a range of characters ends before it begins", line());
-      all += "-" + in_class(high);
+      all.set.push_back({low, high});
     }
-    if (all.size() == bare) return fault("a set of characters is empty", line());
-    out.push_back({"/" + all + "]/"});
-    return Ok{};
+    if (all.set.empty()) return fault("a set of characters is empty", line());
+    if (but) all.set = others(all.set);
+    if (all.set.empty()) return fault("a set of characters is empty", line());
+    return all;
   }
 
   // The next one of a literal or a set.
@@ -223,16 +229,6 @@ class Parser {
     return code;
   }
 
-  static std::string in_class(uint32_t code) {
-    const bool plain =
-        (code >= '0' && code <= '9') || (code >= 'a' && code <= 'z') || (code >= 'A' && code <= 'Z');
-    if (plain) return std::string(1, char(code));
-    constexpr char kDigits[] = "0123456789abcdef";
-    std::string hex;
-    for (; code > 0; code >>= 4) hex.insert(hex.begin(), kDigits[code & 15]);
-    return "\\x{" + (hex.empty() ? "0" : hex) + "}";
-  }
-
   Result<int64_t> number() {
     const size_t end = std::min(text_.find_first_not_of("0123456789", at_), text_.size());
     if (end == at_ || end - at_ > 6) return expected("a number");
@@ -243,62 +239,36 @@ class Parser {
     return value;
   }
 
-  // ?, *, + and {m,n} behind a symbol, any number of them.
-  Status repeat(Body& one) {
-    for (;;) {
-      std::string how;
-      if (sees("?") || sees("*") || sees("+")) how = text_.substr(at_++, 1);
-      else if (!eat("{")) return Ok{};
-      if (how.empty()) {
-        skip();
-        const int64_t least = sees(",") ? 0 : TRY(number());
-        int64_t most = least;
-        skip();
-        const bool range = eat(",");
-        skip();
-        const bool open = range && sees("}");
-        if (range && !open) most = TRY(number());
-        skip();
-        if (!eat("}") || most < least) return expected("{m}, {m,} or {m,n}");
-        if (most == 0 && !open) {
-          one = {{"\"\""}};
-          continue;
-        }
-        how = "{" + std::to_string(least) + (range ? "," : "") +
-              (range && !open ? std::to_string(most) : "") + "}";
-      }
-      one.insert(one.begin(), {"("});
-      one.push_back({")" + how});
+  // With ?, *, + and {m,n} behind it, any number of them.
+  Result<GbnfNode> repeated(GbnfNode one) {
+    for (int depth = 0; depth < kMaxOperators; ++depth) {
+      GbnfNode all{Kind::Repeat};
+      if (eat("?")) all.least = 0;
+      else if (eat("*")) all.least = 0, all.most = -1;
+      else if (eat("+")) all.most = -1;
+      else if (eat("{")) TRY(bounds(all));
+      else return one;
+      all.parts.push_back(std::move(one));
+      one = std::move(all);
     }
+    return fault("nested too deep", line());
   }
-
-  bool recursive(int at, std::vector<int>& seen) const {  // 1: on the way, 2: done
-    if (seen[size_t(at)] != 0) return seen[size_t(at)] == 1;
-    seen[size_t(at)] = 1;
-    for (const Piece& p : *rules_[size_t(at)].body)
-      if (p.rule >= 0 && recursive(p.rule, seen)) return true;
-    seen[size_t(at)] = 2;
-    return false;
-  }
-
-  // Without recursion all rules are terminals and the whole is one regular expression, which is fast.
-  std::string written(int root) const {
-    std::vector<int> seen(rules_.size(), 0);
-    const bool regular = !has_tokens_ && !recursive(root, seen);
-    const std::string prefix = regular ? "R" : "r";
-    std::string out = "start: " + prefix + std::to_string(root) + "\n";
-    for (size_t i = 0; i < rules_.size(); ++i) {
-      if (regular && seen[i] == 0) continue;  // not needed, and perhaps recursive
-      out += prefix + std::to_string(i) + ": ";
-      for (const Piece& p : *rules_[i].body) out += p.rule < 0 ? p.text : prefix + std::to_string(p.rule);
-      out += "\n";
+  Status bounds(GbnfNode& repeat) {
+    skip();
+    repeat.least = sees(",") ? 0 : int(TRY(number()));
+    repeat.most = repeat.least;
+    skip();
+    if (eat(",")) {
+      skip();
+      repeat.most = sees("}") ? -1 : int(TRY(number()));
+      skip();
     }
-    return out;
+    if (!eat("}") || (repeat.most >= 0 && repeat.most < repeat.least)) return expected("{m}, {m,} or {m,n}");
+    return Ok{};
   }
 
   std::string_view text_;
   size_t at_ = 0;
-  bool has_tokens_ = false;
   std::vector<Rule> rules_;
   std::map<std::string, int> names_;
 };

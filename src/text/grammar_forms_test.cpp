@@ -111,6 +111,12 @@ TEST(Gbnf, IsTheLanguageThatItSays) {
                       if ((open += c == '(' ? 1 : -1) < 0) return false;
                     return open == 0;
                   });
+  // Strings and words are terminals of their own where they can be.
+  expect_regex("root ::= \"'\" ([ab] | \"\\\\\" [ab'])* \"'\" (\",\" root)?", "ab',\\", 6,
+               "'([ab]|\\\\[ab'])*'(,'([ab]|\\\\[ab'])*')*");
+  expect_regex("root ::= \"ab\" root | [a-c] \"b\" | \"abc\" | word\nword ::= \"cc\" [ab]{1,2} \"c\"", "abc",
+               7, "(ab)*([a-c]b|abc|cc[ab]{1,2}c)");
+  expect_regex("root ::= \"a\"* \"c\" root? | \"b\" (\"a\" \"b\"?){2}", "abc", 7, "(a*c)*(a*c|b(ab?){2})");
   const Grammar letters =
       compiled(written(Kind::Gbnf, "root ::= [\xC3\xA0-\xC3\xBF]+ \"\xE6\x97\xA5\" | \"\\U0001F600\""));
   EXPECT_TRUE(accepts(letters, "\xC3\xA9\xC3\xA9\xE6\x97\xA5"));
@@ -176,6 +182,7 @@ TEST(Gbnf, FaultsAreNamed) {
            {"root ::= \"a\"{", "number"},
            {"root ::= <none", "<text>"},
            {"root ::= !<a>", "not supported"},
+           {"root ::= \"a\"" + std::string(50, '?'), "nested"},
            {deep, "nested"}}) {
     const Result<Grammar> grammar = spelled().compiler.compile(written(Kind::Gbnf, text));
     ASSERT_FALSE(grammar) << text;

@@ -64,7 +64,8 @@ inline bool fuzz_answer(std::span<const std::byte> bytes) {
   return calls > 0;
 }
 
-// The first byte is the kind; the rest a schema, a regex, a grammar, tools, messages or structural tags.  True: it was taken.
+// The first byte is the kind; the rest a schema, a regex, a grammar, tools, messages or structural tags.
+// True: it was taken.
 inline bool fuzz_grammar(std::span<const std::byte> bytes) {
   if (bytes.empty()) return false;
   static const GrammarCompiler compiler =

@@ -238,7 +238,15 @@ def grammar_files():
     yield "ok-messages", b"\3" + json.dumps(messages).encode()
     for kind in (4, 5):
         yield f"ok-tools-{kind}", bytes([kind]) + json.dumps(tools).encode()
-    for name, data in {"json": b'\0{"type":', "type": b'\0{"type":"strange"}', "list": b"\0[1]", "regex": b"\1(", "lark": b"\2start: x",
+    yield "ok-gbnf", b'\6root ::= "(" root ")" | [^a-c\\x41]{1,3} rest*\nrest ::= "x" | .  # a comment\n'
+    yield "ok-gbnf-regular", b'\6root ::= ("a" | "ab"+) "\\u00e9"? | ""'
+    yield "seed-gbnf-big", b'\6root ::= ((("a"{2000}){2000}){2000} root)?'
+    call = {"type": "tag", "begin": "<f=on>", "content": {"type": "json_schema", "json_schema": {"type": "boolean"}}, "end": "</f>"}
+    yield "ok-tags-triggered", b"\7" + json.dumps({"format": {"type": "triggered_tags", "triggers": ["<f="], "tags": [call]}}).encode()
+    yield "ok-tags-forms", b"\7" + json.dumps({"type": "sequence", "elements": [{"type": "or", "elements": [call, {"type": "regex", "pattern": "a*"}]}, {"type": "any_text"}]}).encode()
+    yield "ok-tags-older", b"\7" + json.dumps({"structures": [{"begin": "<f>", "schema": {}, "end": "</f>"}], "triggers": ["<f"]}).encode()
+    for name, data in {"gbnf": b"\6root ::= a", "gbnf-deep": b"\6root ::= " + b"(" * 1000, "gbnf-set": b"\6root ::= [", "tags": b"\7[]", "tags-type": b'\7{"type":"odd"}',
+                       "tags-deep": b"\7" + b'{"type":"or","elements":[' * 100 + b"{}" + b"]}" * 100, "json": b'\0{"type":', "type": b'\0{"type":"strange"}', "list": b"\0[1]", "regex": b"\1(", "lark": b"\2start: x",
                        "lark-empty": b"\2", "role": b'\3[{"role":"king"}]', "tools": b"\4[]", "name": b'\5[{"name":"a b"}]',
                        "deep": b"\0" + b'{"items":' * 200 + b"{}" + b"}" * 200, "ref": b'\0{"$ref":"http://example.invalid/x"}', "empty": b""}.items():
         yield f"bad-{name}", data

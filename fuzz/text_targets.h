@@ -1,37 +1,21 @@
 // What the fuzz targets of the text layer do with one input; as targets.h, which has those of files.
 #pragma once
 
-#include <cstdio>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/check.h"
 #include "text/answer_parser.h"
+#include "text/byte_vocabulary.h"
 #include "text/call_grammar.h"
 #include "text/grammar.h"
 #include "text/normalize.h"
 
 namespace invar {
 
-// 256 bytes and an end: every text has its tokens.
 inline const Tokenizer& fuzz_tokenizer() {
-  static const Tokenizer made = [] {
-    TokenizerSpec spec;
-    spec.model = "llama";
-    spec.add_space_prefix = false;
-    for (int b = 0; b < 256; b++) {
-      char hex[8];
-      std::snprintf(hex, sizeof hex, "<0x%02X>", b);
-      spec.pieces.push_back(hex);
-      spec.types.push_back(6);
-    }
-    spec.pieces.push_back("<|end|>");
-    spec.types.push_back(3);
-    spec.scores.assign(spec.pieces.size(), 0);
-    spec.eos = {256};
-    return Tokenizer::make(spec).take();
-  }();
+  static const Tokenizer made = byte_tokenizer();
   return made;
 }
 
@@ -80,17 +64,20 @@ inline bool fuzz_answer(std::span<const std::byte> bytes) {
   return calls > 0;
 }
 
-// The first byte is the kind; the rest a schema, a regex, a grammar, tools or messages.  True: it was taken.
+// The first byte is the kind; the rest a schema, a regex, a grammar, tools, messages or structural tags.
+// True: it was taken.
 inline bool fuzz_grammar(std::span<const std::byte> bytes) {
   if (bytes.empty()) return false;
   static const GrammarCompiler compiler =
       GrammarCompiler::make(fuzz_tokenizer(), fuzz_tokenizer().eos()).take();
-  const unsigned kind = unsigned(bytes[0]) % 6;
+  const unsigned kind = unsigned(bytes[0]) % 8;
   const std::string text(reinterpret_cast<const char*>(bytes.data()) + 1, bytes.size() - 1);
   GrammarSpec spec;
   spec.text = text;
-  spec.kind = kind == 1 ? GrammarSpec::Kind::Regex : GrammarSpec::Kind::Lark;
-  if (kind != 1 && kind != 2) {
+  spec.kind = kind == 1   ? GrammarSpec::Kind::Regex
+              : kind == 6 ? GrammarSpec::Kind::Gbnf
+                          : GrammarSpec::Kind::Lark;
+  if (kind != 1 && kind != 2 && kind != 6) {
     const Result<Json> json = parse_ordered_json(text, "input");
     if (!json) return false;
     if (kind == 3) {
@@ -99,7 +86,7 @@ inline bool fuzz_grammar(std::span<const std::byte> bytes) {
       if (messages) CHECK(normalize_messages(*messages));
       return bool(messages);
     }
-    if (kind >= 4) {
+    if (kind == 4 || kind == 5) {
       const Result<Json> tools = normalize_tools(*json);
       if (!tools || tools->is_null()) return false;
       CallRules rules;
@@ -109,7 +96,7 @@ inline bool fuzz_grammar(std::span<const std::byte> bytes) {
       if (!made) return false;
       spec = made.take();
     } else {
-      spec.kind = GrammarSpec::Kind::JsonSchema;
+      spec.kind = kind == 7 ? GrammarSpec::Kind::Tags : GrammarSpec::Kind::JsonSchema;
       spec.schema = *json;
     }
   }

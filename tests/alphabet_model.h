@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "engine/chat.h"
 #include "files/gguf_writer.h"
+#include "text/byte_vocabulary.h"
 
 namespace invar {
 
@@ -23,19 +24,6 @@ constexpr int kAlphabetEnd = 257;                           // <|im_end|>
 constexpr const char* kChatMl =
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-
-// A byte in the alphabet of byte-level vocabularies: printable ones stand for themselves, the others follow
-// U+0100.
-inline std::string byte_token(int byte) {
-  auto plain = [](int b) { return (b > 32 && b < 127) || (b > 160 && b != 173); };
-  int code = byte;
-  if (!plain(byte)) {
-    code = 256;
-    for (int b = 0; b < byte; ++b) code += !plain(b);
-  }
-  if (code < 128) return std::string(1, char(code));
-  return {char(0xC0 | code >> 6), char(0x80 | (code & 63))};
-}
 
 inline int after(int token) {
   if (token == 'A') return 0xC3;
@@ -53,7 +41,7 @@ inline std::string write_alphabet_model(const std::string& chat_template = kChat
                                         const AlphabetChange& change = {}) {
   std::vector<std::string> tokens;
   std::vector<int32_t> types(256, 1);
-  for (int b = 0; b < 256; ++b) tokens.push_back(byte_token(b));
+  for (int b = 0; b < 256; ++b) tokens.push_back(byte_letter(b));
   for (const char* control : {"<|endoftext|>", "<|im_end|>", "<|im_start|>"})
     tokens.push_back(control), types.push_back(3);
   tokens.push_back("[PAD0]"), types.push_back(5);

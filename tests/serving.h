@@ -165,8 +165,10 @@ class Site {
   Service& service() { return *service_; }
   Metrics& metrics() { return metrics_; }
 
-  static std::unique_ptr<Service> engine(const ServedModel& model, int64_t context = 4096) {
+  static std::unique_ptr<Service> engine(const ServedModel& model, int64_t context = 4096,
+                                         bool reuse = true) {
     EngineOptions options;
+    options.reuse = reuse;
     options.threads = 1;
     options.context = context;
     options.memory_bytes = 256 << 20;

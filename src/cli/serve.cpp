@@ -90,6 +90,8 @@ void describe(Options& o, Flags& f) {
            "Where chat answers have thoughts");
   o.text("--tool-parser", f.api.tool_parser, "NAME", "Format of tool calls");
   o.text("--reasoning-parser", f.api.reasoning_parser, "NAME", "Format of thoughts");
+  o.flag("--calls-in-thought", f.api.calls_in_thought, "A call in a thought that never ends is a call");
+  o.flag("--constrain-tools", f.api.constrain_tools, "Arguments obey the schema of each tool, strict or not");
   o.choice("--system-midway", f.api.system_midway, {"hoist", "inline", "reject"},
            "System messages after the first");
   o.flag("--strict-usage", f.api.strict_usage, "No fields of ours in usage");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
+#include "text/byte_vocabulary.h"
 #include "text/call_grammar.h"
 
 namespace invar {
@@ -11,30 +12,16 @@ namespace {
 constexpr Token kEnd = 256, kThink = 257, kThinkEnd = 258, kCall = 259;
 constexpr Token kCallText = 260, kOol = 261, kTwoLines = 262;
 
-// Bytes as SentencePiece has them, an end, markers as tokens, and pieces with parts of markers.
+// Bytes, an end, markers as tokens, and pieces with parts of markers.
 const Tokenizer& tokenizer() {
-  static const Tokenizer made = [] {
-    TokenizerSpec spec;
-    spec.model = "llama";
-    spec.add_space_prefix = false;
-    for (int b = 0; b < 256; b++) {
-      char hex[8];
-      std::snprintf(hex, sizeof hex, "<0x%02X>", b);
-      spec.pieces.push_back(hex);
-      spec.types.push_back(6);
-    }
-    for (const char* text : {"<|end|>", "<think>", "</think>", "<tool_call>"}) {
-      spec.pieces.push_back(text);
-      spec.types.push_back(text[1] == '|' ? 3 : 4);
-    }
-    for (const char* text : {"x<tool_call>", "tool_call>", "\n\n"}) {
-      spec.pieces.push_back(text);
-      spec.types.push_back(1);
-    }
-    spec.scores.assign(spec.pieces.size(), 0);
-    spec.eos = {kEnd};
-    return Tokenizer::make(spec).take();
-  }();
+  constexpr TokenType kMarker = TokenType::UserDefined, kText = TokenType::Normal;
+  static const Tokenizer made = byte_tokenizer({{"<|end|>"},
+                                                {"<think>", kMarker},
+                                                {"</think>", kMarker},
+                                                {"<tool_call>", kMarker},
+                                                {"x<tool_call>", kText},
+                                                {"tool_call>", kText},
+                                                {"\n\n", kText}});
   return made;
 }
 

@@ -3,7 +3,7 @@
 namespace invar::server {
 
 AnswerReader::AnswerReader(const Tokenizer& tokenizer, const AnswerFormat& format, const Question& q,
-                           const Tokenized& prompt)
+                           const Tokenized& prompt, bool calls_in_thought)
     : tokenizer_(&tokenizer),
       one_call_(!q.tool_choice.parallel),
       show_control_(q.show_control),
@@ -12,6 +12,7 @@ AnswerReader::AnswerReader(const Tokenizer& tokenizer, const AnswerFormat& forma
   if (!q.conversation) return;
   AnswerOptions options;
   options.starts_in_thought = prompt.opens_thought;
+  options.calls_in_thought = calls_in_thought;
   options.stops = q.stops;
   options.keep_stop = q.include_stop;
   const bool calls = q.tool_choice.kind != ToolChoice::Kind::None;

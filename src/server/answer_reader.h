@@ -17,7 +17,7 @@ namespace invar::server {
 class AnswerReader {
  public:
   AnswerReader(const Tokenizer& tokenizer, const AnswerFormat& format, const Question& q,
-               const Tokenized& prompt);
+               const Tokenized& prompt, bool calls_in_thought);
 
   std::vector<AnswerPiece> push(Token token);
   std::vector<AnswerPiece> finish(bool cut);  // cut: the answer could have gone on

@@ -144,7 +144,8 @@ std::optional<ApiError> Asking::start() {
   }
   answer_.choices.resize(requests.size() * size_t(q_.n));
   for (size_t i = 0; i < answer_.choices.size(); ++i)
-    readers_.emplace_back(served_.chat.tokenizer(), served_.dialect->format, q_, tokenized);
+    readers_.emplace_back(served_.chat.tokenizer(), served_.dialect->format, q_, tokenized,
+                          served_.options.calls_in_thought);
   return submit(std::move(requests));
 }
 

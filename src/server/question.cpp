@@ -43,10 +43,13 @@ void read_response_format(Body& body, Question& q) {
   Body format = body.inside("response_format");
   const std::string type = format.text("type").value_or("text");
   if (type == "text") return;
+  if (type == "json_object" && format.any("schema")) return read_schema(format, "schema", q);  // llama.cpp's
   if (type == "json_object") return set_structure(body, "response_format", {Structure::Kind::JsonObject}, q);
-  if (type == "structural_tag") return format.unsupported("type", "structural tags");
+  if (type == "structural_tag")
+    return set_structure(body, "response_format", {Structure::Kind::Tags, format.value()}, q);
   if (type != "json_schema")
-    return format.wrong("type", "expected text, json_object or json_schema, found \"" + type + "\"");
+    return format.wrong("type",
+                        "expected text, json_object, json_schema or structural_tag, found \"" + type + "\"");
   Body schema = format.inside("json_schema");
   if (!schema.any("schema") && body.fine())
     return format.wrong("json_schema.schema", "expected a schema, found none", "invalid_schema");
@@ -57,14 +60,18 @@ void read_response_format(Body& body, Question& q) {
 void read_guides(Body& body, const std::string& prefix, Question& q) {
   auto named = [&](const char* name) { return prefix + name; };
   auto set = [&](const char* name, Structure s) { set_structure(body, named(name), std::move(s), q); };
-  if (const Json* json = body.any(named("json").c_str())) {
-    Structure s{Structure::Kind::Schema, *json};
+  constexpr std::pair<const char*, Structure::Kind> kJson[] = {{"json", Structure::Kind::Schema},
+                                                               {"structural_tag", Structure::Kind::Tags}};
+  for (const auto& [name, kind] : kJson) {  // as JSON, or as its text
+    const Json* json = body.any(named(name).c_str());
+    if (!json) continue;
+    Structure s{kind, *json};
     if (json->is_string()) {
-      auto parsed = parse_ordered_json(json->get<std::string>(), named("json"));
-      if (!parsed) return body.wrong(named("json"), parsed.error().message, "invalid_schema");
+      auto parsed = parse_ordered_json(json->get<std::string>(), named(name));
+      if (!parsed) return body.wrong(named(name), parsed.error().message, "invalid_schema");
       s.value = parsed.take();
     }
-    set("json", std::move(s));
+    set(name, std::move(s));
   }
   if (const auto regex = body.text(named("regex").c_str()))
     set("regex", {Structure::Kind::Regex, {}, *regex});
@@ -80,7 +87,7 @@ void read_guides(Body& body, const std::string& prefix, Question& q) {
   }
   if (body.flag(named("json_object").c_str()).value_or(false))
     set("json_object", {Structure::Kind::JsonObject});
-  if (body.any(named("structural_tag").c_str())) body.unsupported(named("structural_tag"), "structural tags");
+  if (const auto pattern = body.text(named("whitespace_pattern").c_str())) q.structure.whitespace = *pattern;
 }
 
 }  // namespace
@@ -136,6 +143,7 @@ void set_structure(Body& body, const std::string& field, Structure structure, Qu
   if (q.structure.kind != Structure::Kind::None)
     return body.wrong(field, "expected one constraint of the answer, found also " + q.structure.field);
   structure.field = body.path_of(field);
+  structure.whitespace = std::move(q.structure.whitespace);
   q.structure = std::move(structure);
 }
 

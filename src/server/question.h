@@ -30,11 +30,12 @@ struct ToolChoice {
 
 // What the text of the answer must be.
 struct Structure {
-  enum class Kind { None, JsonObject, Schema, Regex, Choice, Lark, Gbnf } kind = Kind::None;
-  Json value = {};         // the schema, or a list of choices
-  std::string text = {};   // of a regex or grammar
-  bool strict = false;     // a schema that cannot be honoured in whole is refused
-  std::string field = {};  // that asked for it
+  enum class Kind { None, JsonObject, Schema, Regex, Choice, Lark, Gbnf, Tags } kind = Kind::None;
+  Json value = {};              // the schema, a list of choices, or structural tags
+  std::string text = {};        // of a regex or grammar
+  bool strict = false;          // a schema that cannot be honoured in whole is refused
+  std::string whitespace = {};  // a regex of what may stand between the parts of JSON; empty: nothing may
+  std::string field = {};       // that asked for it
 };
 
 struct Conversation {

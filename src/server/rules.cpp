@@ -1,6 +1,7 @@
 #include "server/rules.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "server/dialect.h"
@@ -41,46 +42,43 @@ ApiError refused(const std::string& field, const std::string& message, const std
   return error;
 }
 
-std::optional<ApiError> spec_of(const Structure& s, std::optional<GrammarSpec>& spec) {
-  using Kind = Structure::Kind;
-  if (s.kind == Kind::None) return {};
-  if (s.kind == Kind::Gbnf)
-    return refused(s.field, "not supported: grammars of llama.cpp; a grammar in Lark's form is",
-                   "unsupported_parameter");
-  GrammarSpec& g = spec.emplace();
+std::optional<GrammarSpec> spec_of(const Structure& s) {
+  using From = Structure::Kind;
+  using To = GrammarSpec::Kind;
+  constexpr std::pair<From, To> kKinds[] = {{From::JsonObject, To::JsonObject},
+                                            {From::Schema, To::JsonSchema},
+                                            {From::Regex, To::Regex},
+                                            {From::Choice, To::Choice},
+                                            {From::Lark, To::Lark},
+                                            {From::Gbnf, To::Gbnf},
+                                            {From::Tags, To::Tags}};
+  const auto kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](auto k) { return k.first == s.kind; });
+  if (kind == std::end(kKinds)) return {};
+  GrammarSpec g;
+  g.kind = kind->second;
   g.strict = s.strict;
-  switch (s.kind) {
-    case Kind::Schema:
-      g.kind = GrammarSpec::Kind::JsonSchema;
-      g.schema = s.value;
-      break;
-    case Kind::Choice:
-      g.kind = GrammarSpec::Kind::Choice;
-      for (const Json& one : s.value) g.choice.push_back(one.get<std::string>());
-      break;
-    case Kind::Regex:
-    case Kind::Lark:
-      g.kind = s.kind == Kind::Regex ? GrammarSpec::Kind::Regex : GrammarSpec::Kind::Lark;
-      g.text = s.text;
-      break;
-    default:
-      g.kind = GrammarSpec::Kind::JsonObject;
-  }
-  return {};
+  g.text = s.text;
+  g.whitespace = s.whitespace;
+  if (s.kind == From::Choice) g.choice = s.value.get<std::vector<std::string>>();
+  else g.schema = s.value;
+  return g;
 }
 
 // The field that a grammar comes from.
 std::string what_forces(const Question& q) { return q.structure.field.empty() ? "tools" : q.structure.field; }
 
-bool any_strict(const Json& tools) {
-  return std::any_of(tools.begin(), tools.end(),
-                     [](const Json& tool) { return tool["function"].value("strict", false); });
+std::vector<std::string> strict_ones(const Json& tools) {
+  std::vector<std::string> names;
+  for (const Json& tool : tools)
+    if (tool["function"].value("strict", false)) names.push_back(tool["function"]["name"]);
+  return names;
 }
 
 // Puts the choice of tools around what the content must be.
 std::optional<ApiError> choose_tools(const Question& q, const Tokenized& prompt, const Dialect& dialect,
-                                     const Tokenizer& tokenizer, std::optional<GrammarSpec>& spec,
-                                     std::vector<std::string>& banned) {
+                                     const Tokenizer& tokenizer, bool constrain,
+                                     std::optional<GrammarSpec>& spec, std::vector<std::string>& banned) {
   const ToolChoice& choice = q.tool_choice;
   if (!prompt.tools.is_array() || prompt.tools.empty()) return {};
   if (choice.kind == ToolChoice::Kind::None) {
@@ -88,7 +86,10 @@ std::optional<ApiError> choose_tools(const Question& q, const Tokenized& prompt,
     return {};
   }
   const bool required = choice.kind == ToolChoice::Kind::Required;
-  if (!required && !spec && choice.names.empty() && !any_strict(q.conversation->tools)) return {};
+  const std::vector<std::string> strict = strict_ones(q.conversation->tools);
+  if (!required && spec && spec->kind == GrammarSpec::Kind::Tags)
+    return {};  // they say how calls are written
+  if (!required && !spec && choice.names.empty() && strict.empty() && !constrain) return {};
   if (!dialect.format.has_calls()) {
     if (!required) return {};
     return refused("tool_choice", "not supported: how this model writes calls is not known",
@@ -97,6 +98,7 @@ std::optional<ApiError> choose_tools(const Question& q, const Tokenized& prompt,
   CallRules rules;
   rules.tools = prompt.tools;
   rules.names = choice.names;
+  rules.strict = strict;
   rules.parallel = choice.parallel;
   rules.required = required;
   if (!required) rules.content = spec;
@@ -167,10 +169,10 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
                                  Rules& out) {
   const Dialect& dialect = *served.dialect;
   AnswerRules rules;
-  std::optional<GrammarSpec> spec;
-  if (auto fault = spec_of(q.structure, spec)) return fault;
+  std::optional<GrammarSpec> spec = spec_of(q.structure);
   if (q.conversation) {
-    if (auto fault = choose_tools(q, prompt, dialect, served.chat.tokenizer(), spec, rules.banned))
+    if (auto fault = choose_tools(q, prompt, dialect, served.chat.tokenizer(), served.options.constrain_tools,
+                                  spec, rules.banned))
       return fault;
     if (prompt.opens_thought) rules.thought = AnswerRules::Thought::Open;
     else if (prompt.may_think) rules.thought = AnswerRules::Thought::May;
@@ -188,7 +190,8 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
     rules.grammar = grammar.take();
   }
   // In a thought that the prompt opened the model may not stop: agents take a lone thought for a failure.
-  if (rules.needed() || rules.thought == AnswerRules::Thought::Open) {
+  const bool goes_on = rules.thought == AnswerRules::Thought::Open && !served.options.calls_in_thought;
+  if (rules.needed() || goes_on) {
     auto constraint = dialect.constraints->constraint(std::move(rules));
     if (!constraint) return api_error(constraint.error());
     out.constraint = constraint.take();

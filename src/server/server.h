@@ -34,6 +34,8 @@ struct ApiOptions {
   std::string tool_parser = "auto", reasoning_parser = "auto";  // else a name of the table of parsers
   std::string system_midway = "inline";                         // late system messages: hoist, inline, reject
   bool clamp_max_tokens = true;     // Anthropic: max_tokens that do not fit are cut, not refused
+  bool constrain_tools = false;     // arguments of calls obey their schemas, whether or not a tool is strict
+  bool calls_in_thought = false;    // a call in a thought that the answer never ended is a call
   bool strict_usage = false;        // no fields of ours in usage
   int64_t default_max_tokens = -1;  // of chat and responses; below 0: what fits
   int most_choices = 16, most_logprobs = 20, most_stops = 16, most_prompts = 256, most_tools = 512;

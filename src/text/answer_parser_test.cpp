@@ -5,33 +5,13 @@
 #include <random>
 #include <sstream>
 
+#include "text/byte_vocabulary.h"
+
 namespace invar {
 namespace {
 
-// 256 bytes and one control token that no format knows.
-Tokenizer bytes_tokenizer(std::vector<std::string> controls = {"<|end|>"}) {
-  std::string pieces;
-  TokenizerSpec spec;
-  spec.model = "llama";
-  spec.add_space_prefix = false;
-  for (int b = 0; b < 256; b++) {
-    char hex[8];
-    std::snprintf(hex, sizeof hex, "<0x%02X>", b);
-    spec.pieces.push_back(hex);
-    spec.types.push_back(6);
-    spec.scores.push_back(0);
-  }
-  for (const std::string& text : controls) {
-    spec.pieces.push_back(text);
-    spec.types.push_back(3);
-    spec.scores.push_back(0);
-  }
-  spec.eos = {256};
-  return Tokenizer::make(spec).take();
-}
-
 const Tokenizer& tokenizer() {
-  static const Tokenizer made = bytes_tokenizer();
+  static const Tokenizer made = byte_tokenizer();  // the control token is one that no format knows
   return made;
 }
 
@@ -185,7 +165,7 @@ TEST(AnswerParser, WhatIsCertainComesAtOnce) {
 }
 
 TEST(AnswerParser, MarkersThatAreTokens) {
-  const Tokenizer kit = bytes_tokenizer({"<|end|>", "</think>", "<tool_call>", "</tool_call>"});
+  const Tokenizer kit = byte_tokenizer({{"<|end|>"}, {"</think>"}, {"<tool_call>"}, {"</tool_call>"}});
   const Json tools = Json::parse(R"([{"type":"function","function":{"name":"now"}}])");
   AnswerParser parser(kit, answer_format("", "glm", "think").take(), tools, {.starts_in_thought = true});
   std::vector<AnswerPiece> out;

@@ -1,7 +1,10 @@
 #include "text/call_grammar.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "text/gbnf.h"
+#include "text/lark.h"
 #include "text/tool_table.h"
 
 namespace invar {
@@ -54,27 +57,6 @@ class Sequence {
   std::string out_, literal_;
 };
 
-void add_choice(std::string& list, const std::string& one) {
-  list += list.empty() ? "" : " | ";
-  list += one;
-}
-
-std::string in_regex(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n') out += "\\n";
-    else if (std::string_view("\\^$.|?*+()[]{}/").find(c) != std::string_view::npos) out += {'\\', c};
-    else out += c;
-  }
-  return out;
-}
-
-std::string json_rule(Json schema) {
-  if (!schema.is_object()) schema = Json::object();
-  schema["x-guidance"] = {{"whitespace_flexible", false}, {"lenient", true}, {"coerce_one_of", true}};
-  return "%json " + json_text(schema);
-}
-
 class Builder {
  public:
   Builder(const CallRules& rules, const AnswerFormat& format, const Tokenizer& tokenizer)
@@ -87,6 +69,7 @@ class Builder {
     spec.kind = GrammarSpec::Kind::Lark;
     spec.text = begin + out_;
     spec.parts = std::move(parts_);
+    spec.ignored = std::move(ignored_);
     return spec;
   }
 
@@ -96,17 +79,23 @@ class Builder {
 
   Result<std::string> start() {
     const bool one = !rules_.parallel || f_.call_end.empty();
-    std::string calls = "call";
-    if (!one) calls += t_.newlines || f_.calls == AnswerFormat::Calls::Json ? " (\"\\n\" call)*" : " call*";
+    std::string more;
+    if (!one) more = t_.newlines || f_.calls == AnswerFormat::Calls::Json ? " (\"\\n\" call)*" : " call*";
+    const std::string calls = "call" + more;
     if (rules_.required) return "start: " + calls + "\n";
-    if (!rules_.content) {  // any text, and then perhaps calls
-      const bool token = Sequence::special(tokenizer_, f_.call_begin).has_value();
-      if (!token) add_without("FREE", f_.call_begin);
-      else add("FREE", "/(?s:.*)/");
-      return "start: FREE (" + calls + ")?\n";
+    if (rules_.content) {
+      add("content", TRY(content(*rules_.content)));
+      return "start: content | " + calls + "\n";
     }
-    add("content", TRY(content(*rules_.content)));
-    return "start: content | " + calls + "\n";
+    // Any text, and then perhaps calls.
+    if (f_.call_end.empty()) {  // calls have no beginning of their own but {
+      add("FREE", "/([^{](?s:.*))?/");
+      return "start: FREE | " + calls + "\n";
+    }
+    add("FREE", "/(?s:.*)/");
+    if (Sequence::special(tokenizer_, f_.call_begin)) return "start: FREE (" + calls + ")?\n";
+    add("begin[lazy]", "/(?s:.*)" + regex_literal(f_.call_begin) + "/");
+    return "start: FREE | begin body" + more + "\n";
   }
 
   Result<std::string> content(const GrammarSpec& spec) {
@@ -118,31 +107,27 @@ class Builder {
         if (spec.strict && !ignored.empty())
           return Error{Code::BadRequest, ignored[0],
                        "the keyword cannot be enforced, and the schema is strict"};
+        ignored_.insert(ignored_.end(), ignored.begin(), ignored.end());
         parts_.push_back({"", schema});
-        return json_rule(std::move(schema));
+        return lark_json(std::move(schema));
       }
       case Kind::JsonObject:
-        return json_rule({{"type", "object"}});
-      case Kind::Regex: {
-        std::string escaped;
-        for (size_t i = 0; i < spec.text.size(); i++) {
-          const char c = spec.text[i];
-          if (c == '\\' && i + 1 < spec.text.size()) escaped += {c, spec.text[++i]};
-          else if (c == '/') escaped += "\\/";
-          else if (c == '\n') escaped += "\\n";
-          else escaped += c;
-        }
-        return "/" + escaped + "/";
-      }
+        return lark_json({{"type", "object"}});
+      case Kind::Regex:
+        return lark_regex(spec.text);
       case Kind::Choice: {
         std::string all;
-        for (const std::string& one : spec.choice) add_choice(all, json_text(one));
+        for (const std::string& one : spec.choice) add_alternative(all, lark_text(one));
         return all;
       }
       case Kind::Lark:
+        return lark_nested(spec.text);
+      case Kind::Gbnf:
+        return lark_nested(TRY(lark_of_gbnf(spec.text)));
+      case Kind::Tags:
         break;
     }
-    return Error{Code::BadRequest, "grammar", "expected no tools beside a grammar"};
+    return Error{Code::BadRequest, "structural_tag", "expected no other grammar beside structural tags"};
   }
 
   Status add_tools() {
@@ -162,8 +147,13 @@ class Builder {
       std::vector<std::string> ignored;
       const Json parameters = enforceable(function.value("parameters", Json::object()), ignored);
       if (f_.calls == AnswerFormat::Calls::Json) add_json(rule, name, parameters, where);
-      else add_tags(rule, name, parameters, where);
-      add_choice(names, rule);
+      else add_tags(rule, name, parameters, where, ignored);
+      const auto& strict = rules_.strict;
+      if (!ignored.empty() && std::find(strict.begin(), strict.end(), name) != strict.end())
+        return Error{Code::BadRequest, where + ignored[0],
+                     "the keyword cannot be enforced, and the tool is strict"};
+      for (const std::string& place : ignored) ignored_.push_back(where + place);
+      add_alternative(names, rule);
     }
     if (names.empty()) {
       const std::string all = rules_.names.empty() ? "" : rules_.names[0];
@@ -173,9 +163,9 @@ class Builder {
     Sequence call = sequence();
     const bool lines = t_.newlines || f_.calls == AnswerFormat::Calls::Json;
     const std::string newline = lines && !f_.call_end.empty() ? "\n" : "";
-    if (!f_.call_end.empty()) call.marker(f_.call_begin).text(newline);
-    call.rule("(" + names + ")").text(newline).marker(f_.call_end);
-    add("call", call.str());
+    if (!f_.call_end.empty()) call.marker(f_.call_begin);
+    add("call", call.rule("body").str());
+    add("body", sequence().text(newline).rule("(" + names + ")").text(newline).marker(f_.call_end).str());
     return Ok{};
   }
 
@@ -183,7 +173,7 @@ class Builder {
     if (!parameters.is_object()) parameters = Json::object();
     if (!parameters.contains("type")) parameters["type"] = "object";
     parts_.push_back({where, parameters});
-    add(rule + "_args", json_rule(std::move(parameters)));
+    add(rule + "_args", lark_json(std::move(parameters)));
     const std::string key = std::string(f_.arguments_key);
     add(rule, sequence()
                   .text("{\"name\": " + json_text(name) + ", \"" + key + "\": ")
@@ -193,7 +183,7 @@ class Builder {
   }
 
   void add_tags(const std::string& rule, const std::string& name, const Json& parameters,
-                const std::string& where) {
+                const std::string& where, std::vector<std::string>& ignored) {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
@@ -208,40 +198,55 @@ class Builder {
       const bool must = std::find(required.begin(), required.end(), Json(key)) != required.end();
       Sequence one = sequence();
       one.marker(t_.key_begin).text(key).marker(t_.key_end).text(newline).marker(t_.value_begin);
-      add_value(one, inner + "_v", name, key, schema, parameters, where);
+      const unsigned types = table_.types(name, key);
+      if (types == 0 || (types & kString) != 0)
+        add_text_value(one, "V" + inner.substr(1), types, key, schema, ignored);
+      else add_json_value(one, inner + "_v", key, schema, parameters, where);
       add(inner, one.text(newline).str());
       call.rule(inner + (must ? "" : "?"));
     }
     add(rule, call.marker(t_.call_close).str());
   }
 
-  // The value, and the tag behind it.
-  void add_value(Sequence& out, const std::string& rule, const std::string& tool, const std::string& key,
-                 const Json& schema, const Json& parameters, const std::string& where) {
+  // The value as it is, and the tag behind it.  Up to the tag it is one terminal, so that nothing of the end
+  // is taken for the value.
+  void add_text_value(Sequence& out, const std::string& terminal, unsigned types, const std::string& key,
+                      const Json& schema, std::vector<std::string>& ignored) {
     const std::string newline = t_.newlines ? "\n" : "";
-    const unsigned types = table_.types(tool, key);
-    if (types == 0 || (types & kString) != 0) {
-      if (const std::string names = choices(schema); !names.empty()) {
-        out.rule("(" + names + ")").text(newline).marker(t_.value_end);
-      } else if (Sequence::special(tokenizer_, t_.value_end)) {
-        if (!has_free_) add_without("FREE_VALUE", t_.value_end);
-        has_free_ = true;
-        out.rule("FREE_VALUE").text(newline).marker(t_.value_end);
-      } else {
-        const std::string end = in_regex(t_.value_end);
-        if (!has_free_)
-          add("FREE_VALUE", "/(?s:.*)" + in_regex(newline) + end + "/ & ~/(?s:.*)" + end + "(?s:.+)/");
-        has_free_ = true;
-        out.rule("FREE_VALUE");
-      }
+    if (const std::string names = choices(schema); !names.empty()) {
+      out.rule("(" + names + ")").text(newline).marker(t_.value_end);
       return;
     }
+    std::string text = types == kString || types == (kString | kNull) ? text_of(schema, key, ignored) : "";
+    if (!text.empty() && (types & kNull) != 0) text = "(" + text + ") | \"null\"";
+    const bool marker = Sequence::special(tokenizer_, t_.value_end).has_value();
+    const std::string name = text.empty() ? "FREE_VALUE" : terminal, end = regex_literal(t_.value_end),
+                      last = regex_literal(newline) + (marker ? "" : end);
+    if (!text.empty() || !std::exchange(has_free_, true))
+      add(name, "(" + (text.empty() ? "/(?s:.*)/" : text) + ")" + (last.empty() ? "" : " /" + last + "/") +
+                    " & ~/(?s:.*)" + end + (marker ? "(?s:.*)/" : "(?s:.+)/"));
+    out.rule(name);
+    if (marker) out.marker(t_.value_end);
+  }
+
+  // What its schema says of a string, less what cannot be enforced.
+  static std::string text_of(Json schema, const std::string& key, std::vector<std::string>& ignored) {
+    for (;;) {
+      Result<std::string> text = lark_string(schema);
+      if (text) return text.take();
+      ignored.push_back("/properties/" + key + text.error().where);
+      schema.erase(text.error().where.substr(1));
+    }
+  }
+
+  void add_json_value(Sequence& out, const std::string& rule, const std::string& key, const Json& schema,
+                      const Json& parameters, const std::string& where) {
     Json alone = schema;
     for (const char* defs : {"$defs", "definitions"})
       if (parameters.contains(defs) && !alone.contains(defs)) alone[defs] = parameters[defs];
     parts_.push_back({where + "/properties/" + key, alone});
-    add(rule, json_rule(std::move(alone)));
-    out.rule(rule).text(newline).marker(t_.value_end);
+    add(rule, lark_json(std::move(alone)));
+    out.rule(rule).text(t_.newlines ? "\n" : "").marker(t_.value_end);
   }
 
   // A finite list of texts.
@@ -253,13 +258,9 @@ class Builder {
     std::string out;
     for (const Json& value : values) {
       const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
-      add_choice(out, json_text(text));
+      add_alternative(out, json_text(text));
     }
     return out;
-  }
-
-  void add_without(const std::string& name, std::string_view text) {
-    add(name, "/(?s:.*)/ & ~/(?s:.*)" + in_regex(text) + "(?s:.*)/");
   }
 
   const CallRules& rules_;
@@ -269,6 +270,7 @@ class Builder {
   const ToolTable table_;
   std::string out_;
   std::vector<GrammarSpec::Part> parts_;
+  std::vector<std::string> ignored_;
   bool has_free_ = false;
 };
 

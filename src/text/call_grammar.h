@@ -15,6 +15,7 @@ namespace invar {
 struct CallRules {
   Json tools;                               // as AnswerParser takes them
   std::vector<std::string> names;           // only these; empty: all of them
+  std::vector<std::string> strict = {};     // of these each keyword must be enforced
   bool parallel = true;                     // false: exactly one call
   bool required = true;                     // false: `content` instead of calls is fine
   std::optional<GrammarSpec> content = {};  // what an answer without calls must be

@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "base/check.h"
+#include "text/gbnf.h"
+#include "text/lark.h"
+#include "text/structural_tag.h"
 #include "text/textkit_error.h"
 #include "textkit.h"
 
@@ -113,17 +116,25 @@ void clean(Json& schema, const std::string& at, std::vector<std::string>& ignore
   }
 }
 
-std::string regex_literal(std::string_view text) {
-  constexpr std::string_view kSpecial = "\\^$.|?*+()[]{}/-&~#";
-  std::string out;
-  for (const char c : text) {
-    if (c == '\n') out += "\\n";
-    else if (c == '\r') out += "\\r";
-    else if (c == '\t') out += "\\t";
-    else if (kSpecial.find(c) != kSpecial.npos) out += std::string("\\") + c;
-    else out += c;
-  }
-  return out;
+Status check_size(std::string_view text, const char* where) {
+  if (!text.empty() && text.size() <= kMaxBytes) return Ok{};
+  return bad(where,
+             "expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
+}
+
+Status check_schema(const Json& schema, const char* where) {
+  TRY(check_size(json_text(schema), where));
+  if (depth_of(schema) <= kMaxNesting) return Ok{};
+  return bad(where, "expected at most " + std::to_string(kMaxNesting) + " nested values");
+}
+
+Result<std::string> regex_of_choice(const std::vector<std::string>& choice) {
+  if (choice.empty() || choice.size() > kMaxChoices)
+    return bad("choice", "expected 1 to " + std::to_string(kMaxChoices) + " texts, found " +
+                             std::to_string(choice.size()));
+  std::string text;
+  for (const std::string& one : choice) text += "|" + regex_literal(one);
+  return "(" + text.substr(1) + ")";
 }
 
 }  // namespace
@@ -267,17 +278,12 @@ std::string GrammarCompiler::place_of_fault(const Json& root, bool strict) const
   return at;
 }
 
-Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const {
+Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict,
+                                                const std::string& whitespace) const {
   if (!schema.is_object() && !schema.is_boolean()) {
     return bad("schema", "expected a JSON schema, an object, found " + json_text(schema).substr(0, 80));
   }
-  if (const size_t size = json_text(schema).size(); size > kMaxBytes) {
-    return bad("schema",
-               "expected at most " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(size));
-  }
-  if (depth_of(schema) > kMaxNesting) {
-    return bad("schema", "expected at most " + std::to_string(kMaxNesting) + " nested values");
-  }
+  TRY(check_schema(schema, "schema"));
   Grammar out;
   schema = enforceable(std::move(schema), out.ignored_);
   if (strict && !out.ignored_.empty()) {
@@ -285,7 +291,9 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const 
   }
   std::string warnings;
   Result<std::unique_ptr<Matcher>> made =
-      matcher(TK_JSON_SCHEMA, json_text(schema), strict, "schema", &warnings);
+      whitespace.empty()
+          ? matcher(TK_JSON_SCHEMA, json_text(schema), strict, "schema", &warnings)
+          : matcher(TK_LARK, "start: " + lark_json(schema, whitespace), strict, "schema", &warnings);
   if (!made) {
     const std::string place = place_of_fault(schema, strict);
     return bad(place.empty() ? "schema" : place, made.error().message);
@@ -298,7 +306,7 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict) const 
 
 Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
   const std::string key = std::to_string(int(spec.kind)) + (spec.strict ? "!" : "?") +
-                          json_text({spec.schema, spec.text, spec.choice});
+                          json_text({spec.schema, spec.text, spec.choice, spec.whitespace, spec.ignored});
   if (std::optional<Grammar> kept = kept_->find(key)) return std::move(*kept);
   Grammar made = TRY(compile_new(spec));
   kept_->add(key, made);
@@ -307,26 +315,33 @@ Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
 
 Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
   using Kind = GrammarSpec::Kind;
-  if (spec.kind == Kind::JsonSchema) return compile_schema(spec.schema, spec.strict);
-  if (spec.kind == Kind::JsonObject) return compile_schema({{"type", "object"}}, true);
-  const bool choice = spec.kind == Kind::Choice;
-  const char* where = choice ? "choice" : spec.kind == Kind::Regex ? "regex" : "grammar";
-  std::string text = spec.text;
-  if (choice) {
-    if (spec.choice.empty() || spec.choice.size() > kMaxChoices) {
-      return bad(where, "expected 1 to " + std::to_string(kMaxChoices) + " texts, found " +
-                            std::to_string(spec.choice.size()));
-    }
-    for (const std::string& one : spec.choice) (text += '|') += regex_literal(one);
-    text = "(" + text.substr(1) + ")";
+  switch (spec.kind) {
+    case Kind::JsonSchema:
+      return compile_schema(spec.schema, spec.strict, spec.whitespace);
+    case Kind::JsonObject:
+      return compile_schema({{"type", "object"}}, true);
+    case Kind::Regex:
+      return compile_text(TK_REGEX, spec.text, spec, "regex");
+    case Kind::Choice:
+      return compile_text(TK_REGEX, TRY(regex_of_choice(spec.choice)), spec, "choice");
+    case Kind::Lark:
+      return compile_text(TK_LARK, spec.text, spec, "grammar");
+    case Kind::Gbnf:
+      TRY(check_size(spec.text, "grammar"));
+      return compile_text(TK_LARK, TRY(lark_of_gbnf(spec.text)), spec, "grammar");
+    case Kind::Tags:
+      break;
   }
-  if (text.empty() || text.size() > kMaxBytes) {
-    return bad(where,
-               "expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
-  }
+  TRY(check_schema(spec.schema, "structural_tag"));
+  const GrammarSpec lark = TRY(structural_grammar(spec.schema));
+  return compile_text(TK_LARK, lark.text, lark, "structural_tag");
+}
+
+Result<Grammar> GrammarCompiler::compile_text(int kind, const std::string& text, const GrammarSpec& spec,
+                                              const char* where) const {
+  TRY(check_size(text, where));
   Grammar out;
-  Result<std::unique_ptr<Matcher>> made =
-      matcher(spec.kind == Kind::Lark ? TK_LARK : TK_REGEX, text, true, where, nullptr);
+  Result<std::unique_ptr<Matcher>> made = matcher(kind, text, true, where, nullptr);
   for (size_t i = 0; !made && i < spec.parts.size(); i++) {  // is it one of these?
     const Result<Grammar> part = compile_schema(spec.parts[i].schema, false);
     if (part) continue;
@@ -334,6 +349,7 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
     return bad(spec.parts[i].where + inner, part.error().message);
   }
   out.first_ = TRY(std::move(made));
+  out.ignored_ = spec.ignored;
   return out;
 }
 

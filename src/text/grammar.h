@@ -20,12 +20,13 @@ namespace invar {
 
 // What an answer must be.  JSON comes out compact: no white space between its parts.
 struct GrammarSpec {
-  enum class Kind { JsonSchema, JsonObject, Regex, Choice, Lark };
+  enum class Kind { JsonSchema, JsonObject, Regex, Choice, Lark, Gbnf, Tags };
   Kind kind = Kind::JsonObject;
-  Json schema;                      // JsonSchema
+  Json schema;                      // JsonSchema; Tags: see structural_tag.h
   bool strict = false;              // a keyword that cannot be enforced is an error; else it is ignored
-  std::string text;                 // Regex, Lark
+  std::string text;                 // Regex, Lark, Gbnf
   std::vector<std::string> choice;  // Choice: one of these
+  std::string whitespace;  // JsonSchema: a regex of what may stand between the parts; empty: nothing may
 
   // Schemas within a Lark text and where the request has them, for errors.
   struct Part {
@@ -33,6 +34,7 @@ struct GrammarSpec {
     Json schema;
   };
   std::vector<Part> parts;
+  std::vector<std::string> ignored;  // places that are known not to be enforced
 };
 
 // The schema without keywords that are not enforced; `ignored` gets their places, as JSON pointers.
@@ -97,7 +99,9 @@ class GrammarCompiler {
   Result<std::unique_ptr<Matcher>> matcher(int kind, std::string_view text, bool strict, const char* where,
                                            std::string* warnings) const;
   Result<Grammar> compile_new(const GrammarSpec& spec) const;
-  Result<Grammar> compile_schema(Json schema, bool strict) const;
+  Result<Grammar> compile_schema(Json schema, bool strict, const std::string& whitespace = {}) const;
+  Result<Grammar> compile_text(int kind, const std::string& text, const GrammarSpec& spec,
+                               const char* where) const;
   std::string place_of_fault(const Json& root, bool strict) const;
 
   std::unique_ptr<tk_grammar_env, Free> kit_;

@@ -4,21 +4,11 @@
 #include <random>
 
 #include "text/answer_parser.h"
+#include "text/byte_vocabulary.h"
 #include "text/call_grammar.h"
 
 namespace invar {
 namespace {
-
-std::string byte_piece(int byte) {
-  const auto plain = [](int b) { return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174; };
-  int code = byte;
-  if (!plain(byte)) {
-    code = 256;
-    for (int b = 0; b < byte; b++) code += plain(b) ? 0 : 1;
-  }
-  if (code < 0x80) return std::string(1, char(code));
-  return {char(0xC0 | code >> 6), char(0x80 | (code & 0x3F))};
-}
 
 constexpr Token kEnd = 256, kCall = 257, kCallEnd = 258;
 
@@ -28,7 +18,7 @@ const Tokenizer& tokenizer() {
     TokenizerSpec spec;
     spec.model = "gpt2";
     spec.pre = "llama-bpe";
-    for (int b = 0; b < 256; b++) spec.pieces.push_back(byte_piece(b));
+    for (int b = 0; b < 256; b++) spec.pieces.push_back(byte_letter(b));
     spec.types.assign(256, 1);
     for (const char* text : {"<|end|>", "<tool_call>", "</tool_call>"}) {
       spec.pieces.push_back(text);

@@ -3,24 +3,10 @@
 #include <cmath>
 #include <gtest/gtest.h>
 
+#include "text/byte_vocabulary.h"
+
 namespace invar {
 namespace {
-
-// The character that stands for a byte in the GPT-2 alphabet, as UTF-8.
-std::string byte_piece(int byte) {
-  static const std::vector<int> kCode = [] {
-    std::vector<int> code(256);
-    int next = 0x100;
-    for (int b = 0; b < 256; b++) {
-      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-      code[b] = printable ? b : next++;
-    }
-    return code;
-  }();
-  const int code = kCode[byte];
-  if (code < 0x80) return std::string(1, static_cast<char>(code));
-  return {static_cast<char>(0xC0 | code >> 6), static_cast<char>(0x80 | (code & 0x3F))};
-}
 
 constexpr Token kHello = 256, kSpaceHi = 259, kEnd = 261, kTool = 262;
 
@@ -29,8 +15,8 @@ TokenizerSpec byte_spec() {
   TokenizerSpec spec;
   spec.model = "gpt2";
   spec.pre = "llama-bpe";
-  for (int b = 0; b < 256; b++) spec.pieces.push_back(byte_piece(b));
-  const std::string space = byte_piece(' ');
+  for (int b = 0; b < 256; b++) spec.pieces.push_back(byte_letter(b));
+  const std::string space = byte_letter(' ');
   for (const std::string& piece :
        {std::string("hello"), std::string("he"), std::string("hi"), space + "hi", std::string("ll")}) {
     spec.pieces.push_back(piece);

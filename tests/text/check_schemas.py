@@ -11,7 +11,7 @@ from pathlib import Path
 
 import jsonschema
 
-from compare import Tool
+from tool import Tool, vocabulary
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ANSWERS = 3     # for each schema
@@ -53,20 +53,6 @@ def schema(r, depth):
         return {"anyOf": [schema(r, depth - 1) for _ in range(r.randint(1, 3))]}
     names = r.sample(WORDS, r.randint(1, 5))
     return {"type": "object", "properties": {n: schema(r, depth - 1) for n in names}, "required": [n for n in names if r.random() < 0.6], "additionalProperties": False}
-
-
-def vocabulary(path):
-    """Bytes, some pieces that JSON is full of, an end."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = iter(range(256, 512))
-    of_byte = {b: chr(b) if b in printable else chr(next(rest)) for b in range(256)}
-    tokens, merges = [of_byte[b] for b in range(256)], []
-    for a, b in [('{', '"'), ('"', ':'), ('"', ','), (',', '"'), ('t', 'r'), ('u', 'e'), ('tr', 'ue'), ('n', 'u'), ('l', 'l'), ('nu', 'll'), ('1', '0'), ('a', 'm'), ('n', 'am'),
-                 ('nam', 'e'), ('}', '}'), ('\\', 'u'), ('[', '"'), ('0', '0')]:
-        tokens.append(a + b)
-        merges.append(f"{a} {b}")
-    types = [1] * len(tokens) + [3]
-    path.write_text(json.dumps({"model": "gpt2", "pre": "llama-bpe", "tokens": tokens + ["<|end|>"], "types": types, "merges": merges, "eos": [len(tokens)]}))
 
 
 def main():

@@ -5,7 +5,6 @@ import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 import conversations
 import strings
 import vocabularies
+from tool import Tool
 
 HERE = Path(__file__).resolve().parent
 NOW = datetime.datetime(2026, 7, 4, 9, 5, 3)
@@ -29,27 +29,6 @@ VARIABLES = {
     "rows": [{"name": "x", "value": 1, "group": "p"}, {"name": "y", "value": 2, "group": "q"}, {"name": "z", "group": "p"}],
     "single": "it's", "double": 'say "hi"', "both": "it's \"x\"", "slash": "a\\b", "html": "<a href='x'>&\"</a>",
     "control": "\x00\x1f\x7f\x80\u200b\u2028\ufeff\U0001F600\ue000", "tree": [{"name": "r", "children": [{"name": "s", "children": []}]}, {"name": "t"}]}
-
-
-class Tool:
-    def __init__(self, path):
-        self.process = subprocess.Popen([path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
-        self.passed = self.failed = 0
-
-    def ask(self, **request):
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
-
-    def encode(self, texts, mode):
-        return self.ask(encode=[t.hex() for t in texts], mode=mode).get("ids", [None] * len(texts))
-
-    def expect(self, same, where, got, wanted):
-        self.passed += same
-        self.failed += not same
-        if not same and self.failed <= 20:
-            at = next((i for i, (a, b) in enumerate(zip(got or "", wanted or "")) if a != b), 0)
-            print(f"{where}:\n   got    {got[max(0, at - 40):at + 80]!r}\n   wanted {wanted[max(0, at - 40):at + 80]!r}")
 
 
 class Generation(jinja2.ext.Extension):

@@ -73,6 +73,7 @@ impl GrammarEnv {
         let limits = factory.limits_mut();
         limits.verbose_errors = false; // they would show the answer
         limits.max_lexer_states = 50_000;
+        limits.step_max_items = 2_000_000; // grammars by characters over large vocabularies; some 0.1 s
         Ok(GrammarEnv { factory })
     }
 

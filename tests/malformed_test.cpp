@@ -1,0 +1,83 @@
+// O18: files that are no models, or broken ones: every command, the server among them, ends at once with an
+// error that names the file and what is wrong with it.  data/malformed.json has the files.
+#include <chrono>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/sha256.h"
+#include "files/model_file.h"
+#include "text/json.h"
+
+namespace invar {
+namespace {
+
+struct Ended {
+  int status = 0;
+  double seconds = 0;
+  std::string said;  // on standard output and error
+};
+
+Ended run(const std::vector<std::string>& arguments, const std::string& log) {
+  const auto begin = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    const int in = open("/dev/null", O_RDONLY), out = open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    dup2(in, 0), dup2(out, 1), dup2(out, 2);
+    std::vector<char*> pointers = {const_cast<char*>(INVAR_BINARY)};
+    for (const std::string& a : arguments) pointers.push_back(const_cast<char*>(a.c_str()));
+    pointers.push_back(nullptr);
+    execv(INVAR_BINARY, pointers.data());
+    _exit(127);
+  }
+  Ended ended;
+  waitpid(child, &ended.status, 0);
+  ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  ended.said = read_file(log, 1 << 20).take();
+  return ended;
+}
+
+std::string unhex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += char(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return bytes;
+}
+
+TEST(Malformed, EveryCommandRefusesByName) {
+  const std::string source = std::string(INVAR_TEST_DATA) + "/malformed.json";
+  const Json cases = parse_ordered_json(*read_file(source, 1 << 20), source).take();
+  ASSERT_EQ(cases.size(), 12u);
+  const std::string folder = testing::TempDir() + "malformed-" + std::to_string(getpid());
+  std::filesystem::create_directory(folder);
+  for (const Json& one : cases) {
+    const std::string name = one["name"], says = one["says"], bytes = unhex(one["hex"]);
+    ASSERT_EQ(hex(sha256(std::as_bytes(std::span(bytes)))), one["sha256"]) << name;
+    const std::string path = folder + "/" + name + ".gguf", log = folder + "/log";
+    std::ofstream(path, std::ios::binary) << bytes;
+    const auto file = ModelFile::open(path);
+    if (!file) {
+      EXPECT_NE((file.error().where + ": " + file.error().message).find(path), std::string::npos) << name;
+    }
+    std::vector<std::vector<std::string>> commands = {{"serve", path, "--port", "0"},
+                                                      {"run", path, "-p", "x"}};
+    if (!file) commands.push_back({"inspect", path});  // shows what it can, of an unknown architecture too
+    for (const auto& command : commands) {
+      SCOPED_TRACE(command[0] + " " + name);
+      const Ended ended = run(command, log);
+      EXPECT_TRUE(WIFEXITED(ended.status) && WEXITSTATUS(ended.status) != 0) << ended.status << ended.said;
+      EXPECT_NE(ended.said.find(path), std::string::npos) << ended.said;
+      EXPECT_NE(ended.said.find(says), std::string::npos) << ended.said;
+      EXPECT_LT(ended.seconds, 5) << "one second, and what a busy machine takes";
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2) << "nothing is left behind";
+    std::filesystem::remove(path);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace invar

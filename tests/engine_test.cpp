@@ -212,6 +212,30 @@ TEST_F(EngineOfAlphabet, ADeadlineEndsIt) {
   EXPECT_TRUE(a.tokens.empty());
 }
 
+// One in the middle of its answer, which would fill the context, and one that still waits behind it.
+TEST_F(EngineOfAlphabet, ADeadlineEndsWhatRunsAndWhatWaits) {
+  auto engine = open(4000, 4, 1);
+  Heard heard[2];
+  for (int i : {0, 1}) {
+    Question q = greedy("a");
+    q.stop = {};
+    q.sampling.bias = {{'a', 100.0f}};
+    Request request = request_of(q);
+    request.deadline_s = i == 0 ? 0.1 : 0.05;
+    request.on_event = [&h = heard[i]](const Event& e) {
+      hear(e, h);
+      return true;
+    };
+    ASSERT_TRUE(engine->submit(std::move(request)));
+  }
+  engine->run_until_idle();
+  for (const Heard& h : heard) EXPECT_EQ(h.finish, Finish::Deadline);
+  EXPECT_TRUE(heard[1].tokens.empty());
+  EXPECT_GT(heard[0].tokens.size(), 0u);
+  EXPECT_LT(heard[0].tokens.size(), 3999u);
+  EXPECT_EQ(engine->statistics().state.pages.live, 0);
+}
+
 TEST_F(EngineOfAlphabet, ReadsThePromptInChunks) {
   auto engine = open(100, 4);
   Request request = request_of(greedy("abcabcabc", 1));

@@ -11,6 +11,8 @@ namespace {
 
 using Text = std::vector<Token>;
 
+constexpr int64_t kMost = 128 << 20;
+
 const StateSpec kHybrid[] = {{StateSpec::PerToken, 8}, {StateSpec::Fixed, 8}};
 const StateSpec kPlain[] = {{StateSpec::PerToken, 8}};
 
@@ -65,7 +67,7 @@ Snapshot state_of(StatePool& pool, std::span<const Token> tokens) {
 
 TEST(PrefixTree, LongestSnapshotBeforeTheLastToken) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   EXPECT_EQ(tree.match(text(10)).snapshot.position, 0);
   EXPECT_EQ(tree.match({}).known, 0);
   for (int n : {20, 5, 10}) tree.insert(text(n), state_of(*pool, text(n)));
@@ -85,7 +87,7 @@ TEST(PrefixTree, LongestSnapshotBeforeTheLastToken) {
 // The place where a second question leaves the first one's path is where the system prompt ends.
 TEST(PrefixTree, KnownTextTellsWhereARequestLeftThePath) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text system = text(100), one = joined(system, text(20, 1000)), two = joined(system, text(20, 2000)),
              three = joined(system, text(20, 3000));
   tree.insert(one, state_of(*pool, one));
@@ -101,7 +103,7 @@ TEST(PrefixTree, KnownTextTellsWhereARequestLeftThePath) {
 
 TEST(PrefixTree, EqualPagesAreKeptOnce) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.insert(text(130), state_of(*pool, text(130)));  // three pages and a set
   EXPECT_EQ(pool->used_bytes(), 4 * 4096);
   tree.insert(text(200), state_of(*pool, text(200)));  // shares two of its four pages
@@ -113,7 +115,7 @@ TEST(PrefixTree, EqualPagesAreKeptOnce) {
 
 TEST(PrefixTree, WithoutFixedStateEveryPositionCanBeResumed) {
   auto pool = pool_of(kPlain, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.insert(text(200), state_of(*pool, text(200)));
   EXPECT_EQ(tree.match(text(200)).snapshot.position, 199);
   EXPECT_EQ(tree.match(text(77)).snapshot.position, 76);
@@ -133,7 +135,7 @@ TEST(PrefixTree, WithoutFixedStateEveryPositionCanBeResumed) {
 
 TEST(PrefixTree, ThinsDenseSnapshotsFirst) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text all = text(640);
   for (int n : {128, 256, 264, 512}) tree.insert(std::span(all).first(size_t(n)), state_of(*pool, text(n)));
   EXPECT_EQ(tree.evict(1), 2 * 4096);  // the set of 264, and the page that it does not share
@@ -144,7 +146,7 @@ TEST(PrefixTree, ThinsDenseSnapshotsFirst) {
 // An old conversation keeps its end, where it will go on, and loses what lies between.
 TEST(PrefixTree, ThinsBetweenBeforeItDropsEnds) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   for (Token first : {0, 5000})
     for (int n = 128; n <= 1024; n += 128) tree.insert(text(n, first), state_of(*pool, text(n, first)));
   EXPECT_EQ(tree.evict(6 * 4096), 6 * 4096) << "sets alone";
@@ -162,7 +164,7 @@ TEST(PrefixTree, ThinsBetweenBeforeItDropsEnds) {
 
 TEST(PrefixTree, WithoutFixedStateTheEndGoesFirst) {
   auto pool = pool_of(kPlain, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text other = joined(text(650), text(200, 5000));
   tree.insert(text(1000), state_of(*pool, text(1000)));
   EXPECT_EQ(tree.evict(1), 4096);
@@ -191,7 +193,7 @@ TEST(PrefixTree, WithoutFixedStateTheEndGoesFirst) {
 
 TEST(PrefixTree, AmongEqualOnesTheOldestGoes) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   for (int i = 0; i < 4; ++i) tree.insert(text(100, i * 1000), state_of(*pool, text(100, i * 1000)));
   EXPECT_EQ(tree.match(text(101, 0)).snapshot.position, 100);
   EXPECT_EQ(tree.evict(1), 3 * 4096);
@@ -202,7 +204,7 @@ TEST(PrefixTree, AmongEqualOnesTheOldestGoes) {
 
 TEST(PrefixTree, PinnedStatesStay) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.pin("a", text(100), state_of(*pool, text(100)));
   tree.pin("b", text(200), state_of(*pool, text(200)));
   tree.insert(text(300), state_of(*pool, text(300)));
@@ -229,7 +231,7 @@ TEST(PrefixTree, PinnedStatesStay) {
 
 TEST(PrefixTree, APinWithoutFixedStateSurvivesTheLongerText) {
   auto pool = pool_of(kPlain, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.pin("a", text(100), state_of(*pool, text(100)));
   tree.insert(text(300), state_of(*pool, text(300)));
   tree.evict(int64_t(1) << 40);
@@ -295,7 +297,7 @@ void random_life(std::span<const StateSpec> layout, int turns, uint32_t seed) {
   const bool cuttable = pool->set_bytes() == 0;
   std::mt19937 random(seed);
   {
-    PrefixTree tree(*pool);
+    PrefixTree tree(*pool, kMost);
     Reference plain;
     std::vector<Text> talks(8);
     for (int turn = 0; turn < turns; ++turn) {

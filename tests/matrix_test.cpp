@@ -108,7 +108,8 @@ class Together {
     };
     std::vector<PageRef> held;
     while (some_left() && engine_->statistics().preemptions == 0) {
-      engine_->step();  // the first admits them
+      engine_->step();
+      if (heard_.back().usage.prompt_rows == 0) continue;  // it has no memory to take yet
       engine_->forget();
       while (PageRef page = runner_.pool().take_page()) held.push_back(std::move(page));
     }

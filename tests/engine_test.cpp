@@ -212,6 +212,25 @@ TEST_F(EngineOfAlphabet, ADeadlineEndsIt) {
   EXPECT_TRUE(a.tokens.empty());
 }
 
+// What is asked counts from the step that takes it until its end; what is known of it counts as a text.
+TEST_F(EngineOfAlphabet, WhatIsAskedIsCounted) {
+  auto engine = open(4000, 512, 1);
+  const int64_t texts = engine->statistics().tree.bytes;
+  std::vector<Heard> heard(20);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    Question q = greedy("a", 2);
+    q.prompt.assign(1000, Token('b' + i));
+    ask(*engine, q, heard[i]);
+  }
+  engine->step();
+  const int64_t asked = engine->statistics().request_bytes;
+  EXPECT_GE(asked, 20 * 4000);
+  EXPECT_LE(asked, 20 * (4000 + 4000));
+  engine->run_until_idle();
+  EXPECT_EQ(engine->statistics().request_bytes, 0);
+  EXPECT_GE(engine->statistics().tree.bytes - texts, 20 * 4000);
+}
+
 // One in the middle of its answer, which would fill the context, and one that still waits behind it.
 TEST_F(EngineOfAlphabet, ADeadlineEndsWhatRunsAndWhatWaits) {
   auto engine = open(4000, 4, 1);

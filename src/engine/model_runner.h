@@ -23,12 +23,11 @@ struct RunnerOptions {
   int chunk = 512;           // prompt rows per pass
   std::string isa = "auto";  // auto, scalar, avx2, avx512
   int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
-  int64_t beside_bytes =
-      0;                   // of the budget, what the caller has for it in memory already: vocabulary, program
-  int64_t context = 0;     // 0: what fits, at most the model's own
-  std::string kv = "f16";  // how keys and values are stored: f16, bf16, f32
-  std::string pack_cache;  // folder of packed weights; empty: none is used
-  int sequences = 1;       // that may have a row each in one pass
+  int64_t beside_bytes = 0;  // of the budget, what the caller has already: program, vocabulary
+  int64_t context = 0;       // 0: what fits, at most the model's own
+  std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32
+  std::string pack_cache;    // folder of packed weights; empty: none is used
+  int sequences = 1;         // that may have a row each in one pass
 };
 
 struct RunnerMemory {

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "base/machine.h"
+
 namespace invar {
 namespace {
 
@@ -255,6 +257,22 @@ TEST(PrefixTree, BookkeepingStaysWithinItsBound) {
   EXPECT_TRUE(tree.has(text(500, -1000)));
   EXPECT_EQ(tree.match(text(100, 5000)).known, 0);
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(PrefixTree, ItsBytesAreThoseOfTheProcess) {
+  auto pool = pool_of(kPlain, 1);
+  PrefixTree tree(*pool, int64_t(1) << 30);
+  std::mt19937 random(1);
+  const int64_t before = rss_bytes();
+  for (int i = 0; i < 100000; ++i) {
+    Text t(5 + random() % 40);
+    for (Token& token : t) token = Token(random() % 1000);
+    tree.learn(t);
+  }
+  const auto grown = double(rss_bytes() - before);
+  EXPECT_NEAR(double(tree.use().bytes), grown, 0.1 * grown);
+}
+#endif
 
 TEST(PrefixTree, AVeryDeepTreeEnds) {
   auto pool = pool_of(kPlain, 1);

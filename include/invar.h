@@ -144,6 +144,8 @@ typedef struct invar_statistics {
   int64_t running, queued, finished, cancelled, failed;
   int64_t prompt_tokens, cached_tokens, prompt_rows, answer_tokens, preemptions;
   int64_t weights_bytes, scratch_bytes, state_budget_bytes, state_used_bytes, disk_bytes;
+  int64_t memory_allowed_bytes, memory_bytes;      /* the budget; all kinds together */
+  int64_t beside_bytes, text_bytes, request_bytes; /* the vocabulary; texts that are known; what is asked */
 } invar_statistics;
 
 void invar_statistics_init(invar_statistics* statistics);

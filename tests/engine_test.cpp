@@ -235,6 +235,49 @@ TEST_F(EngineOfAlphabet, WhoDoesNotBeginInTimeEndsAndWhoHasBegunGoesOn) {
   EXPECT_TRUE(b.tokens.empty());
 }
 
+// What is asked counts from the step that takes it until its end; what is known of it counts as a text.
+TEST_F(EngineOfAlphabet, WhatIsAskedIsCounted) {
+  auto engine = open(4000, 512, 1);
+  const int64_t texts = engine->statistics().tree.bytes;
+  std::vector<Heard> heard(20);
+  for (size_t i = 0; i < heard.size(); ++i) {
+    Question q = greedy("a", 2);
+    q.prompt.assign(1000, Token('b' + i));
+    ask(*engine, q, heard[i]);
+  }
+  engine->step();
+  const int64_t asked = engine->statistics().request_bytes;
+  EXPECT_GE(asked, 20 * 4000);
+  EXPECT_LE(asked, 20 * (4000 + 4000));
+  engine->run_until_idle();
+  EXPECT_EQ(engine->statistics().request_bytes, 0);
+  EXPECT_GE(engine->statistics().tree.bytes - texts, 20 * 4000);
+}
+
+// One in the middle of its answer, which would fill the context, and one that still waits behind it.
+TEST_F(EngineOfAlphabet, ADeadlineEndsWhatRunsAndWhatWaits) {
+  auto engine = open(4000, 4, 1);
+  Heard heard[2];
+  for (int i : {0, 1}) {
+    Question q = greedy("a");
+    q.stop = {};
+    q.sampling.bias = {{'a', 100.0f}};
+    Request request = request_of(q);
+    request.deadline_s = i == 0 ? 0.1 : 0.05;
+    request.on_event = [&h = heard[i]](const Event& e) {
+      hear(e, h);
+      return true;
+    };
+    ASSERT_TRUE(engine->submit(std::move(request)));
+  }
+  engine->run_until_idle();
+  for (const Heard& h : heard) EXPECT_EQ(h.finish, Finish::Deadline);
+  EXPECT_TRUE(heard[1].tokens.empty());
+  EXPECT_GT(heard[0].tokens.size(), 0u);
+  EXPECT_LT(heard[0].tokens.size(), 3999u);
+  EXPECT_EQ(engine->statistics().state.pages.live, 0);
+}
+
 TEST_F(EngineOfAlphabet, ReadsThePromptInChunks) {
   auto engine = open(100, 4);
   Request request = request_of(greedy("abcabcabc", 1));

@@ -216,10 +216,13 @@ TEST_F(Faults, OthersStepOnWhileTheDiskIsSlow) {
     for (int i = 0; i < 5; ++i) engine.step();
     EXPECT_EQ(beside.tokens, plain_answer(*runner_, other).tokens);
     EXPECT_TRUE(loads.tokens.empty() && saves.tokens.empty());
+    EXPECT_TRUE(engine.saved()->empty()) << "it is not there before it is whole";
+    EXPECT_EQ(engine.saved_tokens("kept").error().code, Code::NotFound);
     EXPECT_EQ(saves.usage.prompt_rows, int64_t(questions_[1].prompt.size()));
     release.set_value();
     engine.run_until_idle();
     EXPECT_TRUE(right(4, loads) && right(1, saves));
+    EXPECT_EQ(*engine.saved_tokens("kept"), questions_[1].prompt);
     EXPECT_TRUE(held && in_time);
   }
 }
@@ -269,6 +272,50 @@ TEST_F(Faults, ThoseThatComeTogetherLoadOnce) {
     EXPECT_EQ(heard[i].usage.cached_tokens, 300);
   }
   EXPECT_EQ(engine.statistics().from_disk, 1);
+}
+
+// A state is loaded, thrown away before the one that waits for it hears of it, and wanted by another in
+// between: that one loads it again.  Room is for little more than two states, so that the third request of a
+// step lets the loads end and drops the first of them.
+TEST_F(Faults, AStateThatIsGoneBeforeItWasHeardOfIsLoadedAgain) {
+  const int64_t vocab = runner_->vocab();
+  auto prompt = [&](uint32_t seed, int64_t n, std::initializer_list<Token> more) {
+    Question q{random_tokens(n, seed, vocab), 6, {}};
+    q.prompt.insert(q.prompt.end(), more);
+    return q;
+  };
+  {
+    Engine engine(*runner_, options());
+    for (uint32_t seed : {1, 2}) {
+      Question q = prompt(seed, 100, {});
+      q.most = 1;
+      answer(engine, q);
+    }
+  }
+  const int64_t page = runner_->pool().page_bytes(), set = runner_->pool().set_bytes();
+  ASSERT_GT(set, 10 * page) << "the numbers below are for large fixed states";
+  RunnerOptions small = runner_->settings();
+  small.sequences = 4;
+  small.context = 128;
+  const RunnerMemory memory = ModelRunner::open(file_, small).take()->memory();
+  small.memory_bytes = memory.weights_bytes + memory.scratch_bytes + set * 27 / 10;
+  auto tight = ModelRunner::open(file_, small).take();
+  const int64_t budget = tight->pool().budget_bytes();
+  ASSERT_TRUE(budget >= 2 * set + 7 * page && budget < 3 * set) << budget;
+  EngineOptions o = options();
+  o.growth = 0;
+  Engine engine(*tight, o);
+  const Question questions[] = {prompt(1, 100, {1}), prompt(2, 100, {1}), prompt(3, 20, {}),
+                                prompt(1, 100, {2})};
+  Heard heard[4];
+  for (int i = 0; i < 4; ++i) ask(engine, questions[i], heard[i]);
+  auto ended = [&] { return std::all_of(heard, heard + 4, [](const Heard& h) { return h.ends == 1; }); };
+  for (int i = 0; i < 400 && !ended(); ++i) engine.step();
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_EQ(heard[i].ends, 1) << "request " << i << " waits for ever";
+    EXPECT_EQ(heard[i].tokens, plain_answer(*runner_, questions[i]).tokens) << i;
+  }
+  EXPECT_GE(engine.statistics().from_disk, 3) << "two were loaded, and one of them again";
 }
 
 // The child has no right to write where the superuser may, so the folder changes under it.

@@ -63,8 +63,7 @@ class Ledger {
   // What the books say.
   int64_t accounted() {
     engine_->drain();
-    const Statistics s = engine_->statistics();
-    return s.memory.weights_bytes + s.memory.scratch_bytes + s.state.resident_bytes + s.tree.bytes;
+    return memory_bytes(engine_->statistics());
   }
   Statistics statistics() { return engine_->statistics(); }
 

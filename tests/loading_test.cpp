@@ -1,13 +1,15 @@
 // What loading refuses: values that are not finite, tensors that are missing, unknown, misshaped or of an
-// unsupported format, all named together; and a budget that is too small.
+// unsupported format, all named together; and a budget that is too small.  Then what loading takes at most.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "engine/model_runner.h"
 #include "files/gguf_writer.h"
 #include "files/model_file.h"
@@ -158,6 +160,45 @@ TEST_F(Loading, ABudgetIsKeptBeforeAnythingIsRead) {
   EXPECT_EQ(error.code, Code::NoRoom);
   for (int64_t n : {sum, sum - 1, m.weights_bytes})
     EXPECT_NE(error.message.find(std::to_string(n)), std::string::npos) << error.message;
+}
+
+// The most that the process ever has: packed weights, state, scratch and 5 %.  With packed weights from a
+// file as well, while that is written and when it is there.
+TEST_F(Loading, NoSecondCopyOfTheWeights) {
+  constexpr Shape kWide = {"llama", "wide", 4, 2048, 5632, 32, 8, 64, 2048, 4096, false};
+  const std::string path = folder_ + "/wide.gguf";
+  {
+    ThreadPool pool(2);
+    ASSERT_TRUE(synthesize(kWide, path, {"Q8_0", 1, false}, pool, [](double) { return true; }));
+  }
+  const ModelFile file = ModelFile::open(path).take();
+  RunnerOptions options;
+  options.threads = 2;
+  options.chunk = 128;
+  options.context = 256;
+  for (const char* packs : {"", "written", "there"}) {
+    if (*packs) options.pack_cache = folder_ + "/packs";
+    const int64_t before = rss_bytes();
+    ASSERT_TRUE(forget_peak_memory());
+    auto runner = ModelRunner::open(file, options);
+    ASSERT_TRUE(runner) << runner.error().message;
+    const RunnerMemory& m = (*runner)->memory();
+    const int64_t all = m.weights_bytes + m.state_bytes + m.scratch_bytes;
+    ASSERT_GT(m.weights_bytes, 180 << 20);
+    const int64_t loaded = peak_rss_bytes() - before;
+    EXPECT_LE(loaded, all + m.weights_bytes / 20) << packs;
+    auto sequence = (*runner)->new_sequence();
+    const std::vector<Token> tokens(200, 1);
+    ASSERT_TRUE(
+        (*runner)->forward(*sequence, tokens, ModelRunner::Rows::Last, [](auto, auto) { return true; }));
+    const int64_t ran = peak_rss_bytes() - before;
+    EXPECT_LE(ran, all + m.weights_bytes / 20) << packs;
+    EXPECT_GE(ran, m.weights_bytes * 95 / 100) << "all of them are in memory now";
+    std::printf(
+        "%s: weights %.1f MiB, state %.1f, scratch %.1f; peak after loading %.1f, after a pass %.1f\n",
+        *packs ? packs : "no packs", double(m.weights_bytes) / 0x1p20, double(m.state_bytes) / 0x1p20,
+        double(m.scratch_bytes) / 0x1p20, double(loaded) / 0x1p20, double(ran) / 0x1p20);
+  }
 }
 
 TEST_F(Loading, WithoutAContextTheBudgetDecidesIt) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "engine/model_runner.h"
 #include "files/fingerprint.h"
 #include "files/model_file.h"
@@ -189,7 +190,8 @@ TEST_F(Packs, WhatAKilledProcessLeftIsRemoved) {
   const std::string path = model("llama:tiny", "Q4_0", 1);
   fs::create_directories(cache_);
   put(cache_ + "/x.place.2147483646.part", "no such process");
-  put(cache_ + "/x.place." + std::to_string(getppid()) + ".part", "one that lives");
+  const auto lives = NewFile::create(cache_ + "/x.place");
+  ASSERT_TRUE(lives);
   put(cache_ + "/notes.part", "not ours");
   start(path, cache_);
   EXPECT_EQ(files(".part").size(), 2u);

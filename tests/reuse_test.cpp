@@ -9,58 +9,12 @@
 #include <random>
 
 #include "base/file.h"
-#include "questions.h"
+#include "tiny_models.h"
 
 namespace invar {
 namespace {
 
-struct Setting {
-  int threads = 2, chunk = 512, sequences = 16;
-  int64_t context = 1200;
-  double memory_of_contexts = 40;  // state for so many full sequences
-};
-
-class Reuse : public testing::TestWithParam<const char*> {
- protected:
-  void SetUp() override {
-    path_ = tiny_model(GetParam());
-    file_ = ModelFile::open(path_).take();
-  }
-  void TearDown() override { std::remove(path_.c_str()); }
-
-  std::unique_ptr<ModelRunner> runner(const Setting& s) {
-    RunnerOptions options;
-    options.threads = s.threads;
-    options.chunk = s.chunk;
-    options.sequences = s.sequences;
-    options.context = s.context;
-    options.memory_bytes = int64_t(1) << 33;
-    auto roomy = ModelRunner::open(*file_, options);
-    EXPECT_TRUE(roomy) << roomy.error().message;
-    const RunnerMemory m = (*roomy)->memory();
-    options.memory_bytes =
-        m.weights_bytes + m.scratch_bytes + int64_t(double(m.state_bytes) * s.memory_of_contexts);
-    roomy->reset();
-    return ModelRunner::open(*file_, options).take();
-  }
-
-  std::string path_;
-  std::optional<ModelFile> file_;
-};
-
-void expect_same(const Heard& want, const Heard& got, const std::string& where) {
-  EXPECT_EQ(got.ends, 1) << where;
-  EXPECT_EQ(got.finish, want.finish) << where << (got.error ? ": " + got.error->message : "");
-  EXPECT_EQ(got.tokens, want.tokens) << where;
-  EXPECT_EQ(hex(got.logits), hex(want.logits)) << where;
-}
-
-void expect_nothing_lives(Engine& engine) {
-  const Statistics s = engine.statistics();
-  EXPECT_EQ(s.running + s.queued, 0);
-  EXPECT_EQ(s.state.pages.live, 0);
-  EXPECT_EQ(s.state.sets.live, 0);
-}
+class Reuse : public TinyModel {};
 
 // Prompts of many lengths; several begin alike, one is asked twice, one with other sampling.
 std::vector<Question> mixed_questions(int64_t vocab) {
@@ -132,11 +86,6 @@ TEST_P(Reuse, OneDigest) {
       EXPECT_GT(engine.statistics().evicted_bytes, 0) << name;
     }
   }
-}
-
-std::string new_folder() {
-  static int count = 0;
-  return testing::TempDir() + "reuse-" + std::to_string(getpid()) + "-" + std::to_string(count++);
 }
 
 // The next prompt goes on behind the last one, but with another text than the answer: what an agent does that
@@ -579,180 +528,7 @@ TEST_P(Reuse, CancelFreesWithinOneStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Reuse, testing::Values("qwen35:tiny", "qwen35moe:tiny", "llama:tiny"),
-                         [](const auto& p) {
-                           return std::string(p.param).substr(0, std::string(p.param).find(':'));
-                         });
-
-// --- random operations ---
-
-// One long random history of an engine: texts grow, are edited and forked, requests are cancelled, memory is
-// forgotten, the engine is replaced.
-class History {
- public:
-  History(ModelRunner& runner, ModelRunner& plain, uint32_t seed)
-      : folder_(new_folder()), runner_(runner), plain_(plain), random_(seed) {
-    replace();
-  }
-  ~History() {
-    engine_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  void run(int64_t steps) {
-    while (steps > 0) {
-      const int64_t what = whole(0, 999);
-      if (what < 150 && live_.size() < 8) submit();
-      else if (what < 155 && !live_.empty())
-        engine_->cancel(live_[size_t(whole(0, int64_t(live_.size()) - 1))]->id);
-      else if (what < 156) engine_->forget();
-      else if (what == 156) replace();
-      else step(), --steps;
-      if (testing::Test::HasFailure()) return;
-    }
-    while (!live_.empty()) step();
-    engine_->run_until_idle();
-    expect_nothing_lives(*engine_);
-    add_up();
-    engine_->drain();
-    engine_->forget();
-    EXPECT_EQ(runner_.pool().used_bytes(), 0) << "leaked";
-  }
-
-  // What the history came to; else it would have shown little.
-  void expect_rich() const {
-    EXPECT_GT(answers_, 20);
-    EXPECT_GT(cancelled_, 0);
-    EXPECT_GT(sum_.cached_tokens, 0);
-    EXPECT_GT(sum_.evicted_bytes, 0);
-    EXPECT_TRUE(restarts_ == 0 || sum_.from_disk > 0);
-  }
-
- private:
-  struct Live {
-    uint64_t id = 0;
-    Question question;
-    Heard heard;
-  };
-
-  int64_t whole(int64_t low, int64_t high) {
-    return std::uniform_int_distribution<int64_t>(low, high)(random_);
-  }
-
-  void replace() {
-    if (engine_) add_up();
-    live_.clear();
-    engine_.reset();
-    EXPECT_EQ(runner_.pool().used_bytes(), 0) << "an engine that ends leaves nothing";
-    EngineOptions options;
-    options.growth = whole(0, 1) * 100;
-    options.cache_folder = folder_;
-    options.cache_disk_bytes = whole(1, 60) << 20;
-    damage();
-    engine_ = std::make_unique<Engine>(runner_, options);
-    ++restarts_;
-  }
-
-  // Some files of the store are cut, changed, emptied or gone.
-  void damage() {
-    if (!std::filesystem::exists(folder_)) return;
-    for (const auto& file : std::filesystem::recursive_directory_iterator(folder_)) {
-      if (!file.is_regular_file() || whole(0, 9) != 0) continue;
-      const auto bytes = int64_t(file.file_size());
-      const int64_t what = whole(0, 3);
-      if (what == 0) std::filesystem::remove(file.path());
-      else if (what == 1) std::filesystem::resize_file(file.path(), uintmax_t(whole(0, bytes)));
-      else if (bytes > 0) {
-        std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
-        stream.seekp(whole(0, bytes - 1));
-        stream.put(char(whole(0, 255)));
-      }
-    }
-  }
-
-  void add_up() {
-    const Statistics s = engine_->statistics();
-    sum_.preemptions += s.preemptions;
-    sum_.cached_tokens += s.cached_tokens;
-    sum_.prompt_tokens += s.prompt_tokens;
-    sum_.evicted_bytes += s.evicted_bytes;
-    sum_.from_disk += s.from_disk;
-  }
-
-  void submit() {
-    auto live = std::make_unique<Live>();
-    Question& q = live->question;
-    const int64_t kind = whole(0, 9);
-    if (!texts_.empty() && kind < 8) q.prompt = texts_[size_t(whole(0, int64_t(texts_.size()) - 1))];
-    if (kind < 5) more(q.prompt, whole(0, 40));  // goes on, or asks the same again
-    else if (kind < 7 && q.prompt.size() > 2) {  // is edited, or forks
-      q.prompt.resize(size_t(whole(1, int64_t(q.prompt.size()) - 1)));
-      more(q.prompt, whole(1, 30));
-    } else more(q.prompt, whole(1, whole(0, 15) ? 100 : 900));
-    if (q.prompt.empty()) more(q.prompt, 1);
-    if (int64_t(q.prompt.size()) > (whole(0, 9) ? 250 : runner_.context()))
-      q.prompt.resize(size_t(whole(1, 100)));
-    q.most = whole(0, 9) ? whole(0, 80) : whole(100, 250);
-    q.sampling.temperature = whole(0, 1) ? 0.9f : 0;
-    q.sampling.seed = uint64_t(whole(0, 3));
-    q.priority = int(whole(-1, 1));
-    if (whole(0, 7) == 0) q.save_as = "kept";
-    for (int64_t m = whole(1, 100); m < int64_t(q.prompt.size()); m += whole(1, 200)) q.marks.push_back(m);
-    live->id = ask(*engine_, q, live->heard);
-    live_.push_back(std::move(live));
-  }
-
-  void more(std::vector<Token>& to, int64_t n) {
-    auto t = random_tokens(n, uint32_t(random_()), runner_.vocab());
-    to.insert(to.end(), t.begin(), t.end());
-  }
-
-  void step() {
-    engine_->step();
-    EXPECT_LE(runner_.pool().used_bytes(), runner_.pool().budget_bytes());
-    std::erase_if(live_, [&](const std::unique_ptr<Live>& l) {
-      if (l->heard.ends == 0) return false;
-      check(*l);
-      return true;
-    });
-    EXPECT_LE(engine_->statistics().state.sets.live, int64_t(live_.size()));
-  }
-
-  void check(const Live& l) {
-    const Heard want = plain_answer(plain_, l.question);
-    if (l.heard.finish == Finish::Cancelled) {
-      ++cancelled_;
-      ASSERT_LE(l.heard.tokens.size(), want.tokens.size());
-      EXPECT_TRUE(std::equal(l.heard.tokens.begin(), l.heard.tokens.end(), want.tokens.begin()));
-    } else {
-      ++answers_;
-      expect_same(want, l.heard, "answer " + std::to_string(answers_));
-    }
-    std::vector<Token> text = l.question.prompt;
-    text.insert(text.end(), l.heard.tokens.begin(), l.heard.tokens.end());
-    texts_.push_back(std::move(text));
-    if (texts_.size() > 12) texts_.erase(texts_.begin() + whole(0, 11));
-  }
-
-  std::string folder_;
-  int64_t answers_ = 0, cancelled_ = 0, restarts_ = -1;
-  Statistics sum_;
-  ModelRunner &runner_, &plain_;
-  std::mt19937 random_;
-  std::unique_ptr<Engine> engine_;
-  std::vector<std::unique_ptr<Live>> live_;
-  std::vector<std::vector<Token>> texts_;
-};
-
-TEST_P(Reuse, RandomHistories) {
-  const bool long_one = std::string(GetParam()) == "qwen35:tiny";
-  for (double memory : {1.6, 8.0}) {
-    auto r = runner({1, 96, 6, 1100, memory}), plain = runner({1, 512, 1, 1100, 2});
-    History history(*r, *plain, uint32_t(memory * 10));
-    history.run(long_one ? 5000 : 250);
-    if (long_one) history.expect_rich();
-  }
-}
+INSTANTIATE_TEST_SUITE_P(Models, Reuse, kTinyModels, name_of_model);
 
 }  // namespace
 }  // namespace invar

@@ -57,6 +57,19 @@ TEST_F(Serving, ASeedIsDrawnAndToldAndRepeatsTheAnswer) {
   EXPECT_NE(site.post("/v1/completions", body).json()["seed"], first.json()["seed"]);
 }
 
+TEST_F(Serving, MemoryIsToldByKind) {
+  Site site(*plain_, Site::engine(*plain_));
+  site.post("/v1/completions", {{"model", "m"}, {"prompt", "abc"}, {"max_tokens", 3}});
+  const std::string text = site.get("/metrics").body;
+  EXPECT_NE(text.find("invar_memory_allowed_bytes{model_name=\"m\",engine=\"0\"} 268435456\n"), text.npos);
+  for (const MemoryKind& kind : memory_by_kind(site.service().statistics()))
+    EXPECT_NE(text.find("invar_memory_bytes{model_name=\"m\",engine=\"0\",kind=\"" + std::string(kind.name) +
+                        "\"} " + std::to_string(kind.bytes) + "\n"),
+              text.npos)
+        << kind.name << "\n"
+        << text;
+}
+
 TEST_F(Serving, ChoicesAndPromptsComeInOrder) {
   Site site(*plain_, Site::engine(*plain_));
   const Json body = {{"model", "m"}, {"prompt", {"a", "f"}}, {"n", 2}, {"temperature", 0}, {"max_tokens", 3}};

@@ -171,6 +171,21 @@ TEST(BenchWorkload, OwnAnswersAreNotReadAgain) {
     EXPECT_EQ(j["turns"][t]["cached_tokens"], int64_t(j["turns"][t - 1]["prompt_tokens"]) + 6 - 1);
 }
 
+// The budget is the whole process: program and vocabulary count, and so do texts.
+TEST(BenchWorkload, TheProcessStaysWithinItsBudget) {
+  const json j = bench("qwen35:tiny", "--workload batch --users 200 --memory 96MiB --json").parsed();
+  const double budget = 96 << 20, peak = j["peak_rss_bytes"];
+  ASSERT_EQ(j["allowed_bytes"], 96 << 20);
+  EXPECT_GT(j["state_bytes"], 0.9 * double(j["state_budget_bytes"])) << "the budget was needed";
+  EXPECT_LE(peak, 1.05 * budget) << j["memory"];
+  double sum = 0;
+  for (const auto& kind : j["memory"]) sum += double(kind);
+  EXPECT_LE(sum, budget) << j["memory"];
+  EXPECT_NEAR(sum, peak, 0.05 * budget) << j["memory"];
+  for (const char* kind : {"beside", "weights", "scratch", "states", "texts"})
+    EXPECT_GT(j["memory"][kind], 0) << kind;
+}
+
 TEST(BenchWorkload, OneDigestHoweverItRuns) {
   for (const char* shape : {"qwen35:tiny", "llama:tiny"})
     for (const char* workload : {"shared --users 6", "chat --users 4 --turns 2"}) {

@@ -1,11 +1,11 @@
 #include "base/file.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
-#include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -108,10 +108,18 @@ Result<NewFile> NewFile::create(const std::string& path) {
   if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode))
     return Error{Code::Io, path,
                  std::string("expected a regular file to replace, found ") + kind_of(status.st_mode)};
-  const std::string part = path + "." + std::to_string(::getpid()) + std::string(kPart);
-  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (descriptor < 0) return io_error(part, "create the file");
-  return NewFile(descriptor, path, part);
+  static std::atomic<unsigned> number = 0;
+  std::string part;
+  for (int tries = 0; tries < 100; ++tries) {  // processes of two containers may have the same id
+    part = path + "." + std::to_string(number++) + "." + std::to_string(::getpid()) + std::string(kPart);
+    const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor >= 0) {
+      ::flock(descriptor, LOCK_EX | LOCK_NB);  // where locks are not known, nobody removes what is left
+      return NewFile(descriptor, path, part);
+    }
+    if (errno != EEXIST) break;
+  }
+  return io_error(part, "create the file");
 }
 
 NewFile::NewFile(int descriptor, std::string path, std::string part)
@@ -159,12 +167,17 @@ Status NewFile::finish_as(const std::string& path) {
   return Ok{};
 }
 
-bool is_abandoned(std::string_view name) {
+bool remove_abandoned(const std::string& path) {
+  std::string_view name = path;
   if (!name.ends_with(kPart)) return false;
   name.remove_suffix(kPart.size());
-  const std::string digits(name.substr(name.rfind('.') + 1));
-  const long pid = std::strtol(digits.c_str(), nullptr, 10);
-  return pid <= 0 || pid == ::getpid() || (::kill(pid_t(pid), 0) != 0 && errno == ESRCH);
+  const size_t dot = name.find_last_not_of("0123456789");
+  if (dot == name.npos || dot + 1 == name.size() || name[dot] != '.') return false;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+  if (descriptor < 0) return false;
+  const bool dead = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0 && ::unlink(path.c_str()) == 0;
+  ::close(descriptor);
+  return dead;
 }
 
 Result<std::string> read_file(const std::string& path, uint64_t limit_bytes) {

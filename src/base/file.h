@@ -41,8 +41,8 @@ class File {
   uint64_t size_;
 };
 
-// A file that is being written, under a name of its own until `finish` has put every byte on the disk and
-// moved it to `path`.  Given up or failed, it leaves nothing behind.
+// A file that is being written, locked and under a name of its own until `finish` has put every byte on the
+// disk and moved it to `path`.  Given up or failed, it leaves nothing behind.
 class NewFile {
  public:
   static Result<NewFile> create(const std::string& path);
@@ -63,9 +63,9 @@ class NewFile {
   std::vector<std::byte> buffer_;
 };
 
-// The name of a new file that a process left unfinished when it died.  One of our own number is from an
-// earlier life.
-bool is_abandoned(std::string_view name);
+// Removes a new file that its process left unfinished when it died.  False: it is none, or somebody writes
+// it: this process or another, of this container or another that shares the folder.
+bool remove_abandoned(const std::string& path);
 
 // The whole of a small file; more than `limit_bytes` is an error.
 Result<std::string> read_file(const std::string& path, uint64_t limit_bytes);

@@ -1,9 +1,11 @@
 #include "base/file.h"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace invar {
@@ -105,6 +107,42 @@ TEST_F(FileTest, AnAbandonedFileLeavesNothing) {
     EXPECT_EQ(entries(), 1u);
   }
   EXPECT_EQ(entries(), 0u);
+}
+
+// What a killed process left is removed; what is being written is not, by another process or by this one.
+TEST_F(FileTest, OnlyWhatADeadProcessLeftIsRemoved) {
+  int told[2];
+  ASSERT_EQ(pipe(told), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const Result<NewFile> file = NewFile::create(at("a"));
+    if (!file || ::write(told[1], "x", 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(told[0], &byte, 1), 1);
+  for (int fd : told) close(fd);
+  const auto part = [&] {
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().extension() == ".part") return entry.path().string();
+    return std::string();
+  };
+  ASSERT_FALSE(part().empty());
+  EXPECT_FALSE(remove_abandoned(part()));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(remove_abandoned(part()));
+  EXPECT_EQ(entries(), 0u);
+  Result<NewFile> one = NewFile::create(at("a")), two = NewFile::create(at("a"));
+  ASSERT_TRUE(one && two) << "two of the same name";
+  EXPECT_EQ(entries(), 2u);
+  EXPECT_FALSE(remove_abandoned(part()));
+  EXPECT_TRUE(one->finish() && two->finish());
+  for (const char* name : {"notes.part", ".part", "7.part", "a.x7.part", "a.7.txt"}) {
+    write(name, "not ours");
+    EXPECT_FALSE(remove_abandoned(at(name))) << name;
+  }
+  EXPECT_FALSE(remove_abandoned(at("nothing.7.part")));
 }
 
 TEST_F(FileTest, NewFilesThatCannotBe) {

@@ -153,6 +153,12 @@ int64_t rss_bytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
+int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return int64_t(usage.ru_maxrss) * 1024;
+}
+
 bool forget_peak_memory() {
   const int file = ::open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   if (file < 0) return false;

@@ -39,9 +39,10 @@ double read_gb_s(ThreadPool& pool);
 // Memory that was never touched, written once by one thread; 0 if there is none.
 double first_touch_gb_s(bool huge_pages);
 
-int64_t rss_bytes();  // of this process, now
-
-// Forgets the peak of this process's memory; false if the system does not let it.
+// Physical memory of this process: now, and the most that it was since its start or since the peak was
+// forgotten.  False: the system does not let it.
+int64_t rss_bytes();
+int64_t peak_rss_bytes();
 bool forget_peak_memory();
 
 }  // namespace invar

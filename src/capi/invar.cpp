@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/machine.h"
 #include "engine/chat.h"
 #include "engine/engine.h"
 
@@ -147,8 +148,10 @@ Result<std::unique_ptr<invar_engine>> open(const char* path, const invar_options
   options.cache_disk_bytes = o.cache_disk_bytes;
   if (o.log)
     options.log = [log = o.log, data = o.log_data](const std::string& line) { log(data, line.c_str()); };
+  const int64_t before = rss_bytes();
   ModelFile file = TRY(ModelFile::open(path));
   Chat chat = TRY(Chat::make(file));
+  options.beside_bytes = std::max<int64_t>(0, rss_bytes() - before);
   auto engine = TRY(Engine::open(file, options));
   std::vector<uint64_t> allowed = chat.allowed(engine->runner().vocab());
   std::unique_ptr<invar_engine> e(new invar_engine{std::move(chat), std::move(engine), std::move(allowed)});
@@ -314,8 +317,25 @@ void invar_statistics_init(invar_statistics* statistics) { init(statistics); }
 
 void invar_get_statistics(const invar_engine* engine, invar_statistics* statistics) {
   const Statistics s = engine->engine->statistics();
-  write(statistics,
-        {sizeof(invar_statistics), s.running, s.queued, s.finished, s.cancelled, s.failed, s.prompt_tokens,
-         s.cached_tokens, s.prompt_rows, s.answer_tokens, s.preemptions, s.memory.weights_bytes,
-         s.memory.scratch_bytes, s.state.budget_bytes, s.state.used_bytes, s.disk.bytes});
+  write(statistics, {sizeof(invar_statistics),
+                     s.running,
+                     s.queued,
+                     s.finished,
+                     s.cancelled,
+                     s.failed,
+                     s.prompt_tokens,
+                     s.cached_tokens,
+                     s.prompt_rows,
+                     s.answer_tokens,
+                     s.preemptions,
+                     s.memory.weights_bytes,
+                     s.memory.scratch_bytes,
+                     s.state.budget_bytes,
+                     s.state.used_bytes,
+                     s.disk.bytes,
+                     s.memory.allowed_bytes,
+                     memory_bytes(s),
+                     s.memory.beside_bytes,
+                     s.tree.bytes,
+                     s.request_bytes});
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/machine.h"
 #include "cli/settings.h"
 
 namespace invar::cli {

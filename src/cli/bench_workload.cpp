@@ -253,6 +253,12 @@ Json json_of(const Workload& w, const Flags& f) {
           {"own_answers", f.own_answers}, {"cold", f.cold}};
 }
 
+Json json_of(std::span<const MemoryKind> kinds) {
+  Json j = Json::object();
+  for (const MemoryKind& kind : kinds) j[kind.name] = kind.bytes;
+  return j;
+}
+
 Json json_of(const Measured& m) {
   return {{"conversation", m.conversation},
           {"turn", m.turn},
@@ -302,6 +308,7 @@ Json json_of(const Report& r, const Workload& w, const Flags& f, const ModelFile
             {"allowed_bytes", r.engine.memory.allowed_bytes},
             {"state_bytes", r.engine.state.used_bytes},
             {"state_budget_bytes", r.engine.state.budget_bytes},
+            {"memory", json_of(memory_by_kind(r.engine))},
             {"tokens_sha256", r.tokens_sha256},
             {"turns", Json::array()}};
   for (const Measured* m : r.turns) j["turns"].push_back(json_of(*m));

@@ -2,6 +2,7 @@
 #include <chrono>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "cli/answer.h"
 #include "cli/chat_loop.h"
 #include "cli/command.h"

@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/machine.h"
 #include "models/model.h"
 
 namespace invar::cli {
@@ -105,8 +105,10 @@ Result<ModelFile> open_model(const std::string& path) {
 static void note_opened(const ModelRunner& runner) {
   const RunnerMemory& m = runner.memory();
   const RunnerOptions& o = runner.settings();
-  note("memory: weights " + std::to_string(m.weights_bytes) + ", state " + std::to_string(m.state_bytes) +
-       ", scratch " + std::to_string(m.scratch_bytes) + " of " + std::to_string(m.allowed_bytes) + " bytes");
+  note("memory: vocabulary and program " + std::to_string(m.beside_bytes) + ", weights " +
+       std::to_string(m.weights_bytes) + ", state " + std::to_string(m.state_bytes) + ", scratch " +
+       std::to_string(m.scratch_bytes) + ", texts " + std::to_string(m.text_bytes) + " of " +
+       std::to_string(m.allowed_bytes) + " bytes");
   note("threads " + std::to_string(o.threads) + ", chunk " + std::to_string(o.chunk) + ", isa " + o.isa +
        ", kv " + o.kv + ", context " + std::to_string(runner.context()));
 }
@@ -118,8 +120,15 @@ static OpenListener listener_of(Progress& progress, const Voice& voice) {
           }};
 }
 
-Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, const RunnerOptions& options,
+// What the process has by now, in whole MiB, so that the same command settles on the same context.
+static int64_t beside_bytes() {
+  constexpr int64_t kMiB = 1 << 20;
+  return (rss_bytes() + kMiB - 1) / kMiB * kMiB;
+}
+
+Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, RunnerOptions options,
                                                  const Voice& voice) {
+  options.beside_bytes = beside_bytes();
   Progress progress("loading", voice);
   auto runner = ModelRunner::open(file, options, listener_of(progress, voice));
   if (runner && voice.verbose) note_opened(**runner);
@@ -129,6 +138,7 @@ Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, const Ru
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, EngineOptions options,
                                             const Voice& voice) {
   if (!voice.quiet) options.log = [](const std::string& line) { note(line); };
+  options.beside_bytes = beside_bytes();
   Progress progress("loading", voice);
   auto engine = Engine::open(file, options, listener_of(progress, voice));
   if (engine && voice.verbose) note_opened((*engine)->runner());
@@ -206,12 +216,6 @@ void add_settings(Json& settings, const SamplingParams& p) {
   Json bias = Json::object();
   for (auto [token, value] : p.bias) bias[std::to_string(token)] = shortest(value);
   settings["logit_bias"] = bias;
-}
-
-int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t(usage.ru_maxrss) * 1024;
 }
 
 }  // namespace invar::cli

@@ -47,7 +47,8 @@ int64_t vocabulary_of(const ModelFile& file, const Tokenizer& tokenizer);
 // A file whose architecture can be run; what else is wrong with it shows later.
 Result<ModelFile> open_model(const std::string& path);
 
-Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, const RunnerOptions& options,
+// What the process has in memory by then counts in the budget.
+Result<std::unique_ptr<ModelRunner>> open_runner(const ModelFile& file, RunnerOptions options,
                                                  const Voice& voice);
 Result<std::unique_ptr<Engine>> open_engine(const ModelFile& file, EngineOptions options, const Voice& voice);
 
@@ -60,7 +61,5 @@ constexpr uint64_t kTextLimit = uint64_t(1) << 30;
 
 void add_settings(Json& settings, const ModelRunner& runner, uint64_t seed);
 void add_settings(Json& settings, const SamplingParams& params);
-
-int64_t peak_rss_bytes();
 
 }  // namespace invar::cli

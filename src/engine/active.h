@@ -49,7 +49,18 @@ struct Engine::Active {
     loaded = Snapshot{};
   }
   int64_t position() const { return state ? state->position() : 0; }
-  std::span<const Token> read() const { return std::span(tokens).first(size_t(position())); }
+  // The text of the snapshot that its state gives.
+  std::span<const Token> settled() const {
+    return std::span(tokens).first(state ? size_t(state->settled()) : 0);
+  }
+  // About, with the other choices that have not begun.
+  int64_t bytes() const {
+    int64_t sum =
+        int64_t(sizeof *this + tokens.capacity() * sizeof(Token) +
+                request.allowed.capacity() * sizeof(uint64_t) + request.marks.capacity() * sizeof(int64_t));
+    for (const auto& f : followers) sum += f->bytes();
+    return sum;
+  }
   int64_t answer_tokens() const { return int64_t(tokens.size()) - prompt_tokens; }
   Ticket ticket() const {
     Ticket t;

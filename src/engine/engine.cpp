@@ -66,7 +66,7 @@ Engine::Engine(ModelRunner& runner, const EngineOptions& options, const StateKey
       options_(options),
       key_(key),
       scheduler_(limits_of(runner, options)),
-      tree_(runner.pool()) {
+      tree_(runner.pool(), std::max(runner.memory().text_bytes, kLeastTextBytes)) {
   if (!options_.cache_folder.empty()) {
     saved_folder_ = saved_folder(options_.cache_folder);
     DiskStoreOptions disk;
@@ -624,13 +624,13 @@ void Engine::go_on(Active& a) {
 // Keeps the state that goes on.
 void Engine::keep(Active& a, bool on_disk) {
   a.last_snapshot = a.position();
-  if (tree_.has(a.read())) return;
+  if (tree_.has(a.settled())) return;
   auto snapshot = a.state->snapshot();
   if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
   if (!snapshot) return;
   ++counts_.snapshots;
-  if (store_ && on_disk && store_->put(a.read(), *snapshot)) a.last_stored = a.position();
-  tree_.insert(a.read(), std::move(*snapshot));
+  if (store_ && on_disk && store_->put(a.settled(), *snapshot)) a.last_stored = a.position();
+  tree_.insert(a.settled(), std::move(*snapshot));
 }
 
 // Under its name: at once in memory; on the disk when a.wants is Nothing again.
@@ -640,12 +640,12 @@ Status Engine::save(Active& a) {
     auto snapshot = a.state->snapshot();
     if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
     if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
-    tree_.pin(name, a.read(), std::move(*snapshot));
+    tree_.pin(name, a.settled(), std::move(*snapshot));
     return Ok{};
   }
   a.wants = Active::Saving;
   scheduler_.hold(a.id);
-  const std::vector<Token> text(a.read().begin(), a.read().end());
+  const std::vector<Token> text(a.settled().begin(), a.settled().end());
   store_->run(
       [this, name, text, kept = std::make_shared<Snapshot>(a.state->as_it_is())] {
         return write_saved(saved_folder_, name, key_, text, *kept, runner_.pool());
@@ -684,8 +684,8 @@ Result<bool> Engine::release(const std::string& name) {
 
 // Keeps the state that ends here.
 void Engine::keep_frozen(Active& a, bool on_disk) {
-  if (!a.state || a.position() == 0) return a.state.reset();
-  const std::vector<Token> text(a.read().begin(), a.read().end());
+  const std::vector<Token> text(a.settled().begin(), a.settled().end());
+  if (text.empty()) return a.state.reset();
   Snapshot snapshot = SequenceState::freeze(std::move(a.state));
   if (store_ && on_disk) store_->put(text, snapshot);
   tree_.insert(text, std::move(snapshot));
@@ -723,6 +723,8 @@ void Engine::end_step() {
   ++counts_.steps;
   counts_.running = int64_t(scheduler_.running());
   counts_.queued = int64_t(scheduler_.queued());
+  counts_.request_bytes = 0;
+  for (const auto& [id, active] : active_) counts_.request_bytes += active->bytes();
   counts_.memory = runner_.memory();
   counts_.state = runner_.pool().use();
   counts_.tree = tree_.use();

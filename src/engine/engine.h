@@ -18,6 +18,7 @@
 #include "engine/model_runner.h"
 #include "engine/request.h"
 #include "engine/scheduler.h"
+#include "engine/statistics.h"
 #include "state/disk_store.h"
 #include "state/prefix_tree.h"
 #include "state/saved_states.h"
@@ -34,18 +35,6 @@ struct EngineOptions : RunnerOptions {
   int64_t cache_disk_bytes = int64_t(20) << 30;
   std::function<void(const std::string&)> log = {};  // what became of the disk; called on any thread
   std::function<void(int64_t rows, double seconds)> on_pass = {};  // after each; on the engine's thread
-};
-
-struct Statistics {
-  int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0;  // choices
-  int64_t running = 0, queued = 0;
-  int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, prompt_rows = 0, answer_tokens = 0,
-          answer_rows = 0;
-  int64_t preemptions = 0, snapshots = 0, evicted_bytes = 0, from_disk = 0;
-  RunnerMemory memory;
-  PoolUse state;
-  PrefixTree::Use tree;
-  DiskStore::Use disk;
 };
 
 class Engine {
@@ -90,8 +79,9 @@ class Engine {
     double at;
   };
 
-  static constexpr int64_t kSpacing = 512;  // positions between snapshots, at most
-  static constexpr int64_t kLeastGap = 64;  // and at least: a piece for a snapshot costs a pass
+  static constexpr int64_t kSpacing = 512;             // positions between snapshots, at most
+  static constexpr int64_t kLeastGap = 64;             // and at least: a piece for a snapshot costs a pass
+  static constexpr int64_t kLeastTextBytes = 1 << 20;  // for texts that are known, however small the budget
 
   void take_inbox();
   void begin(Submitted& submitted);

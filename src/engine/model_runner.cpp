@@ -12,6 +12,8 @@ namespace invar {
 namespace {
 
 constexpr int64_t kReserveBytes = 512 << 20;  // left to the rest of the machine when no budget is given
+// For texts: a share of what is not needed, so that a budget that is just enough is all for the state.
+constexpr int64_t kTextShare = 32, kMostTextBytes = 128 << 20;
 
 Result<KvFormat> kv_format(const std::string& name) {
   if (name == "f16") return KvFormat::F16;
@@ -50,10 +52,12 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
   TRY(plan.finish());
   layout_ = plan.layout();
   read_bytes_ = plan.read_bytes();
+  memory_.beside_bytes = settings_.beside_bytes;
   memory_.weights_bytes = device_->weight_bytes();
-  memory_.allowed_bytes = settings_.memory_bytes > 0
-                              ? settings_.memory_bytes
-                              : std::max<int64_t>(0, available_memory() - kReserveBytes);
+  memory_.allowed_bytes =
+      settings_.memory_bytes > 0
+          ? settings_.memory_bytes
+          : std::max<int64_t>(0, available_memory() - kReserveBytes) + memory_.beside_bytes;
   // One page more than the positions need: to go on writing while a snapshot keeps the last one.
   const int64_t page = StatePool::page_bytes(layout_), fixed = StatePool::set_bytes(layout_) + page;
   const int64_t most = planned->context_length();
@@ -65,24 +69,25 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
                  {}};
   const int64_t wanted = settings_.context > 0 ? settings_.context : most;
   memory_.scratch_bytes = planned_scratch(*planned, wanted);
-  const int64_t base = memory_.weights_bytes + memory_.scratch_bytes + fixed;
+  int64_t other = memory_.beside_bytes + memory_.weights_bytes + memory_.scratch_bytes;
   const int64_t least = settings_.context > 0 ? wanted : std::min<int64_t>(most, kPagePositions);
-  const int64_t needed = base + pages_of(least) * page;
+  const int64_t least_state = fixed + pages_of(least) * page, needed = other + least_state;
   if (needed > memory_.allowed_bytes)
     return Error{Code::NoRoom,
                  "--memory",
-                 "weights " + std::to_string(memory_.weights_bytes) + " + scratch " +
+                 "vocabulary and program " + std::to_string(memory_.beside_bytes) + " + weights " +
+                     std::to_string(memory_.weights_bytes) + " + scratch " +
                      std::to_string(memory_.scratch_bytes) + " + state of " + std::to_string(least) +
-                     " positions " + std::to_string(needed - memory_.weights_bytes - memory_.scratch_bytes) +
-                     " = " + std::to_string(needed) + " bytes are needed, " +
-                     std::to_string(memory_.allowed_bytes) + " are allowed",
+                     " positions " + std::to_string(least_state) + " = " + std::to_string(needed) +
+                     " bytes are needed, " + std::to_string(memory_.allowed_bytes) + " are allowed",
                  {}};
-  const int64_t room = page > 0 ? (memory_.allowed_bytes - base) / page * kPagePositions : wanted;
+  memory_.text_bytes = std::min(kMostTextBytes, (memory_.allowed_bytes - needed) / kTextShare);
+  other += memory_.text_bytes;
+  const int64_t room = page > 0 ? (memory_.allowed_bytes - other - fixed) / page * kPagePositions : wanted;
   settings_.context = std::min(wanted, room);
   memory_.state_bytes = fixed + pages_of(settings_.context) * page;
   planned.reset();
-  pool_ =
-      TRY(StatePool::make(layout_, memory_.allowed_bytes - memory_.weights_bytes - memory_.scratch_bytes));
+  pool_ = TRY(StatePool::make(layout_, memory_.allowed_bytes - other));
   if (!device_->settle(memory_.scratch_bytes))
     return Error{Code::NoRoom,
                  "--memory",

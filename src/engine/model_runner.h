@@ -23,6 +23,7 @@ struct RunnerOptions {
   int chunk = 512;           // prompt rows per pass
   std::string isa = "auto";  // auto, scalar, avx2, avx512
   int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
+  int64_t beside_bytes = 0;  // of the budget, what the caller has already: program, vocabulary
   int64_t context = 0;       // 0: what fits, at most the model's own
   std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32
   std::string pack_cache;    // folder of packed weights; empty: none is used
@@ -31,8 +32,9 @@ struct RunnerOptions {
 
 struct RunnerMemory {
   // state: the least that is needed, of one sequence of `context` positions
-  int64_t weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;
-  int64_t allowed_bytes = 0;  // all that weights and scratch leave of it is the state's
+  int64_t beside_bytes = 0, weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;
+  int64_t text_bytes = 0;     // the most for texts that are known, see PrefixTree
+  int64_t allowed_bytes = 0;  // all that the others leave of it is the state's
 };
 
 struct OpenListener {

@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cerrno>
-#include <charconv>
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,6 +11,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/file.h"
 #include "base/rng.h"
 #include "files/fingerprint.h"
 #include "files/json_text.h"
@@ -78,20 +76,10 @@ std::string place_of(const ModelFile& model) {
   return hex(hash.finish());
 }
 
-// Packs that a killed process left unfinished: NAME.PID.part.
+// Packs that a killed process left unfinished.
 void remove_leftovers(const std::string& folder) {
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename();
-    if (!name.ends_with(".part")) continue;
-    const std::string stem = name.substr(0, name.size() - 5);
-    const size_t dot = stem.rfind('.');
-    int pid = 0;
-    if (dot == std::string::npos || std::from_chars(&stem[dot + 1], &*stem.end(), pid).ec != std::errc{} ||
-        pid <= 0)
-      continue;
-    if (::kill(pid, 0) != 0 && errno == ESRCH) fs::remove(entry.path(), ignored);
-  }
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) remove_abandoned(entry.path());
 }
 
 }  // namespace

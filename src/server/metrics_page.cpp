@@ -113,6 +113,10 @@ void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCo
   t.counter("invar_snapshots_total", "Snapshots taken.", double(s.snapshots));
   t.counter("invar_from_disk_total", "Requests that went on from a state on disk.", double(s.from_disk));
   t.counter("invar_evicted_bytes_total", "State given up for other.", double(s.evicted_bytes));
+  t.gauge("invar_memory_allowed_bytes", "The budget of memory.", double(s.memory.allowed_bytes));
+  for (const MemoryKind& kind : memory_by_kind(s))
+    t.gauge("invar_memory_bytes", "Memory by kind.", double(kind.bytes),
+            "kind=\"" + std::string(kind.name) + "\"");
   t.gauge("invar_weights_bytes", "Packed weights.", double(s.memory.weights_bytes));
   t.gauge("invar_state_budget_bytes", "Room for state.", double(s.state.budget_bytes));
   t.gauge("invar_state_used_bytes", "State in memory, kept for reuse or in use.", double(s.state.used_bytes));

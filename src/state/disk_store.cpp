@@ -1,6 +1,7 @@
 #include "state/disk_store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -26,8 +27,11 @@ namespace {
 
 constexpr size_t kNameDigits = 32;
 constexpr char kHead[] = ".state", kBlob[] = ".blob", kPart[] = ".part";
-constexpr size_t kMostDigests = 1 << 18;  // of pages whose digest is remembered
-constexpr int kMostOfAPath = 4;           // snapshots that are remembered for one shared beginning
+constexpr int64_t kMostDigests = 1 << 18;  // of pages whose digest is remembered
+constexpr int kMostOfAPath = 4;            // snapshots that are remembered for one shared beginning
+
+// About, with their places in the tables.
+constexpr int64_t kEntryBytes = 240, kPathBytes = 120, kDigestBytes = 72;
 
 std::string name_of(const Digest& digest) { return hex(digest).substr(0, kNameDigits); }
 
@@ -93,7 +97,9 @@ struct DiskStore::Impl {
     size_t shared = 0;  // but the first so many, which have them
   };
 
-  Impl(StatePool& p, DiskStoreOptions o) : pool(p), options(std::move(o)) {}
+  Impl(StatePool& p, DiskStoreOptions o) : pool(p), options(std::move(o)) {
+    if (pool.page_bytes() > 0) most_digests = std::min(kMostDigests, pool.budget_bytes() / pool.page_bytes());
+  }
 
   StatePool& pool;
   const DiskStoreOptions options;
@@ -114,6 +120,8 @@ struct DiskStore::Impl {
   bool stop = false, write_failed = false;
 
   std::unordered_map<uint64_t, Digest> digests;  // by version of the page; the writer's
+  int64_t most_digests = 0;
+  std::atomic<int64_t> digests_known = 0;  // as many as there are
   std::thread writer;
 
   std::string path(const std::string& name, const char* extension) const {
@@ -167,10 +175,7 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
   int64_t bytes = 0, latest = 0, damaged = 0, foreign = 0;
   std::unordered_set<std::string> heads;
   for (const OwnFile& file : files) {
-    if (first && is_abandoned(file.extension)) {
-      unlink((options.folder + "/" + file.name + file.extension).c_str());
-      continue;
-    }
+    if (first && remove_abandoned(options.folder + "/" + file.name + file.extension)) continue;
     bytes += file.bytes;
     latest = std::max(latest, file.used);
     if (file.extension != kHead) continue;
@@ -338,8 +343,9 @@ Status DiskStore::Impl::write(const Job& job) {
     const auto known = full ? digests.find(job.versions[i]) : digests.end();
     const Digest digest = known != digests.end() ? known->second : sha256(bytes);
     TRY(write_blob(bytes, digest));
-    if (digests.size() > kMostDigests) digests.clear();
+    if (int64_t(digests.size()) >= most_digests) digests.clear();
     if (full) digests[job.versions[i]] = digest;
+    digests_known = int64_t(digests.size());
     pages.push_back(digest);
   }
   StateHead head;
@@ -582,7 +588,10 @@ bool DiskStore::busy() const {
 
 DiskStore::Use DiskStore::use() const {
   const std::lock_guard lock(impl_->mutex);
-  return impl_->use;
+  Use use = impl_->use;
+  use.index_bytes = int64_t(impl_->entries.size()) * kEntryBytes +
+                    int64_t(impl_->by_path.size()) * kPathBytes + impl_->digests_known * kDigestBytes;
+  return use;
 }
 
 }  // namespace invar

@@ -69,6 +69,7 @@ class DiskStore {
     int64_t snapshots = 0;     // known to find()
     int64_t bytes = 0;         // of all files in the folder, as last seen
     int64_t queued_bytes = 0;  // of the pool, held for the writer
+    int64_t index_bytes = 0;   // of memory: what find() and the writer know of the files, about
     int64_t written = 0, loaded = 0, failed = 0;
   };
   Use use() const;

@@ -18,9 +18,11 @@ struct PrefixTree::Node {
   uint64_t used = 0;
   int pins = 0;
 
-  // About what it takes with its place in the parent's map.
-  static constexpr int64_t kBytes = 400;
+  static const int64_t kBytes;
 };
+
+// With its place in the parent's map, and what the allocator adds.
+constexpr int64_t PrefixTree::Node::kBytes = sizeof(Node) + 64 + 32;
 
 namespace {
 

@@ -19,7 +19,7 @@ namespace invar {
 class PrefixTree {
  public:
   // Keeps texts and lists of pages in at most `most_bytes`, pinned ones aside.  The pool outlives it.
-  explicit PrefixTree(StatePool& pool, int64_t most_bytes = 128 << 20);
+  PrefixTree(StatePool& pool, int64_t most_bytes);
   ~PrefixTree();
   PrefixTree(const PrefixTree&) = delete;
   PrefixTree& operator=(const PrefixTree&) = delete;

@@ -6,10 +6,14 @@
 #include <gtest/gtest.h>
 #include <random>
 
+#include "base/machine.h"
+
 namespace invar {
 namespace {
 
 using Text = std::vector<Token>;
+
+constexpr int64_t kMost = 128 << 20;
 
 const StateSpec kHybrid[] = {{StateSpec::PerToken, 8}, {StateSpec::Fixed, 8}};
 const StateSpec kPlain[] = {{StateSpec::PerToken, 8}};
@@ -65,7 +69,7 @@ Snapshot state_of(StatePool& pool, std::span<const Token> tokens) {
 
 TEST(PrefixTree, LongestSnapshotBeforeTheLastToken) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   EXPECT_EQ(tree.match(text(10)).snapshot.position, 0);
   EXPECT_EQ(tree.match({}).known, 0);
   for (int n : {20, 5, 10}) tree.insert(text(n), state_of(*pool, text(n)));
@@ -85,7 +89,7 @@ TEST(PrefixTree, LongestSnapshotBeforeTheLastToken) {
 // The place where a second question leaves the first one's path is where the system prompt ends.
 TEST(PrefixTree, KnownTextTellsWhereARequestLeftThePath) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text system = text(100), one = joined(system, text(20, 1000)), two = joined(system, text(20, 2000)),
              three = joined(system, text(20, 3000));
   tree.insert(one, state_of(*pool, one));
@@ -101,7 +105,7 @@ TEST(PrefixTree, KnownTextTellsWhereARequestLeftThePath) {
 
 TEST(PrefixTree, EqualPagesAreKeptOnce) {
   auto pool = pool_of(kHybrid, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.insert(text(130), state_of(*pool, text(130)));  // three pages and a set
   EXPECT_EQ(pool->used_bytes(), 4 * 4096);
   tree.insert(text(200), state_of(*pool, text(200)));  // shares two of its four pages
@@ -113,7 +117,7 @@ TEST(PrefixTree, EqualPagesAreKeptOnce) {
 
 TEST(PrefixTree, WithoutFixedStateEveryPositionCanBeResumed) {
   auto pool = pool_of(kPlain, 100);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.insert(text(200), state_of(*pool, text(200)));
   EXPECT_EQ(tree.match(text(200)).snapshot.position, 199);
   EXPECT_EQ(tree.match(text(77)).snapshot.position, 76);
@@ -133,7 +137,7 @@ TEST(PrefixTree, WithoutFixedStateEveryPositionCanBeResumed) {
 
 TEST(PrefixTree, ThinsDenseSnapshotsFirst) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text all = text(640);
   for (int n : {128, 256, 264, 512}) tree.insert(std::span(all).first(size_t(n)), state_of(*pool, text(n)));
   EXPECT_EQ(tree.evict(1), 2 * 4096);  // the set of 264, and the page that it does not share
@@ -144,7 +148,7 @@ TEST(PrefixTree, ThinsDenseSnapshotsFirst) {
 // An old conversation keeps its end, where it will go on, and loses what lies between.
 TEST(PrefixTree, ThinsBetweenBeforeItDropsEnds) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   for (Token first : {0, 5000})
     for (int n = 128; n <= 1024; n += 128) tree.insert(text(n, first), state_of(*pool, text(n, first)));
   EXPECT_EQ(tree.evict(6 * 4096), 6 * 4096) << "sets alone";
@@ -162,7 +166,7 @@ TEST(PrefixTree, ThinsBetweenBeforeItDropsEnds) {
 
 TEST(PrefixTree, WithoutFixedStateTheEndGoesFirst) {
   auto pool = pool_of(kPlain, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   const Text other = joined(text(650), text(200, 5000));
   tree.insert(text(1000), state_of(*pool, text(1000)));
   EXPECT_EQ(tree.evict(1), 4096);
@@ -191,7 +195,7 @@ TEST(PrefixTree, WithoutFixedStateTheEndGoesFirst) {
 
 TEST(PrefixTree, AmongEqualOnesTheOldestGoes) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   for (int i = 0; i < 4; ++i) tree.insert(text(100, i * 1000), state_of(*pool, text(100, i * 1000)));
   EXPECT_EQ(tree.match(text(101, 0)).snapshot.position, 100);
   EXPECT_EQ(tree.evict(1), 3 * 4096);
@@ -202,7 +206,7 @@ TEST(PrefixTree, AmongEqualOnesTheOldestGoes) {
 
 TEST(PrefixTree, PinnedStatesStay) {
   auto pool = pool_of(kHybrid, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.pin("a", text(100), state_of(*pool, text(100)));
   tree.pin("b", text(200), state_of(*pool, text(200)));
   tree.insert(text(300), state_of(*pool, text(300)));
@@ -229,7 +233,7 @@ TEST(PrefixTree, PinnedStatesStay) {
 
 TEST(PrefixTree, APinWithoutFixedStateSurvivesTheLongerText) {
   auto pool = pool_of(kPlain, 200);
-  PrefixTree tree(*pool);
+  PrefixTree tree(*pool, kMost);
   tree.pin("a", text(100), state_of(*pool, text(100)));
   tree.insert(text(300), state_of(*pool, text(300)));
   tree.evict(int64_t(1) << 40);
@@ -253,6 +257,22 @@ TEST(PrefixTree, BookkeepingStaysWithinItsBound) {
   EXPECT_TRUE(tree.has(text(500, -1000)));
   EXPECT_EQ(tree.match(text(100, 5000)).known, 0);
 }
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(PrefixTree, ItsBytesAreThoseOfTheProcess) {
+  auto pool = pool_of(kPlain, 1);
+  PrefixTree tree(*pool, int64_t(1) << 30);
+  std::mt19937 random(1);
+  const int64_t before = rss_bytes();
+  for (int i = 0; i < 100000; ++i) {
+    Text t(5 + random() % 40);
+    for (Token& token : t) token = Token(random() % 1000);
+    tree.learn(t);
+  }
+  const auto grown = double(rss_bytes() - before);
+  EXPECT_NEAR(double(tree.use().bytes), grown, 0.1 * grown);
+}
+#endif
 
 TEST(PrefixTree, AVeryDeepTreeEnds) {
   auto pool = pool_of(kPlain, 1);
@@ -295,7 +315,7 @@ void random_life(std::span<const StateSpec> layout, int turns, uint32_t seed) {
   const bool cuttable = pool->set_bytes() == 0;
   std::mt19937 random(seed);
   {
-    PrefixTree tree(*pool);
+    PrefixTree tree(*pool, kMost);
     Reference plain;
     std::vector<Text> talks(8);
     for (int turn = 0; turn < turns; ++turn) {

@@ -41,8 +41,7 @@ Status prepare(const std::string& folder) {
   if (!parent.empty()) std::filesystem::create_directories(parent, error);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return io_error(folder, "make the folder");
   for (const std::string& file : TRY(file_names(folder)))
-    if (file.find(std::string(kEnd) + ".") != std::string::npos && is_abandoned(file))
-      unlink((folder + "/" + file).c_str());
+    if (file.find(std::string(kEnd) + ".") != std::string::npos) remove_abandoned(folder + "/" + file);
   return Ok{};
 }
 

@@ -2,12 +2,14 @@
 #include "state/saved_states.h"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <thread>
 #include <unistd.h>
 
 namespace invar {
@@ -156,6 +158,39 @@ TEST_F(SavedStates, AFullDiskLeavesTheOneBefore) {
   std::ofstream(folder_ + "/a.saved.999999999.part") << "left by a killed process";
   ASSERT_TRUE(write("b", 5));
   EXPECT_FALSE(fs::exists(folder_ + "/a.saved.999999999.part"));
+}
+
+// Lists, texts and states are read while another thread, or another process, replaces and removes them.
+TEST_F(SavedStates, AreReadWhileOthersWrite) {
+  ASSERT_TRUE(write("b", 40));
+  const Snapshot states[] = {state_of(70), state_of(128)};
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    for (int turn = 0; turn < 200; ++turn) {
+      const Snapshot& s = states[turn % 2];
+      EXPECT_TRUE(write_saved(folder_, "a", key_, text(int(s.position)), s, *pool_));
+      if (turn % 5 == 4) { EXPECT_TRUE(*forget_saved(folder_, "a")); }
+    }
+    done = true;
+  });
+  int lists = 0, found = 0;
+  while (!done || lists < 50) {
+    const auto list = list_saved(folder_);
+    ASSERT_TRUE(list && !list->empty());
+    for (const SavedInfo& info : *list) ASSERT_FALSE(info.damage) << info.damage->message;
+    ASSERT_EQ(list->back().name, "b") << "it is always there";
+    const auto opened = SavedState::open(folder_, "a");
+    if (opened) {
+      const int n = int(opened->tokens().size());
+      ASSERT_TRUE((n == 70 || n == 128) && opened->tokens() == text(n));
+    }
+    const auto state = read("a");
+    if (state) ASSERT_TRUE(holds(*state, int(state->position)));
+    else ASSERT_EQ(state.error().code, Code::NotFound) << state.error().message;
+    ++lists, found += bool(state);
+  }
+  other.join();
+  EXPECT_GT(found, 0);
 }
 
 TEST_F(SavedStates, NoRoomTakesNothing) {

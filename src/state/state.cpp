@@ -96,11 +96,11 @@ void SequenceState::commit(int64_t rows, int64_t certain) {
 }
 
 Snapshot SequenceState::with(SetRef fixed) const {
-  CHECK(pending_ == 0);
-  Snapshot snapshot{position_, {}, std::move(fixed)};
+  Snapshot snapshot{settled(), {}, std::move(fixed)};
   if (pages_.empty()) return snapshot;
-  snapshot.pages.reserve(size_t(pages_of(position_)));
-  for (int64_t i = 0; i < pages_of(position_); ++i) snapshot.pages.push_back(pages_[size_t(i)].kept());
+  const auto pages = size_t(pages_of(snapshot.position));
+  snapshot.pages.reserve(pages);
+  for (size_t i = 0; i < pages; ++i) snapshot.pages.push_back(pages_[i].kept());
   return snapshot;
 }
 

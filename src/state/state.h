@@ -52,7 +52,10 @@ class SequenceState {  // the pool outlives it
   int64_t pending() const { return pending_; }
   void folded() { pending_ = 0; }  // the pass did
 
-  // Of the final rows; nothing may be pending.  Nothing: no room for the copy of the fixed states.
+  // The position that a snapshot has: rows that wait in the journal are not in the fixed states, and whoever
+  // goes on from it reads them again.
+  int64_t settled() const { return set_ ? position_ - pending_ : position_; }
+  // Nothing: no room for the copy of the fixed states.
   std::optional<Snapshot> snapshot() const;
   // The same without a copy: it holds until the next pass, or for good if there is none.
   Snapshot as_it_is() const { return with(set_.kept()); }

@@ -17,15 +17,20 @@ std::unique_ptr<StatePool> pool_of(std::span<const StateSpec> layout, int64_t pa
       .take();
 }
 
-// What a layer does in a pass: a row of each position, and a fixed state that depends on all rows.
-void write(SequenceState& state, int64_t rows, int seed) {
-  ASSERT_TRUE(state.reserve(rows));
-  for (int64_t p = state.position(); p < state.position() + rows; ++p) {
+// What a layer does in a pass: a row of each position, and a fixed state that depends on the certain ones.
+void draft(SequenceState& state, int64_t rows, int64_t certain, int seed) {
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t p = state.position() + i;
     const auto value = std::byte(p * 7 + seed);
     state.pages()[size_t(p / 64)][state.page_offset(2) + p % 64 * 8] = value;
-    state.fixed(3)[0] = std::byte(int(state.fixed(3)[0]) * 3 + int(value));
+    if (i < certain) state.fixed(3)[0] = std::byte(int(state.fixed(3)[0]) * 3 + int(value));
   }
-  state.commit(rows);
+  state.commit(rows, certain);
+}
+
+void write(SequenceState& state, int64_t rows, int seed) {
+  ASSERT_TRUE(state.reserve(rows));
+  draft(state, rows, rows, seed);
 }
 
 std::vector<std::byte> read(const SequenceState& state) {
@@ -177,30 +182,66 @@ TEST(State, CommitCountsWhatTheNextPassFolds) {
   a->commit(3, 1);
   EXPECT_EQ(a->position(), 3);
   EXPECT_EQ(a->pending(), 2);
+  EXPECT_EQ(a->settled(), 1);
   a->folded();
   EXPECT_EQ(a->pending(), 0);
-  EXPECT_TRUE(a->snapshot());
+  EXPECT_EQ(a->settled(), 3);
+  EXPECT_EQ(a->snapshot()->position, 3);
 }
 
-// The end of a request between the pass that wrote its journal and the one that would have folded it.
+// A request that is cancelled, pushed out or kept between the pass that wrote its journal and the one that
+// would have folded it: what is left is the state behind its last certain row, and no page of the others.
 TEST(State, EndsBetweenCommitAndFold) {
+  for (int64_t certain : {0, 1, 27, 30}) {
+    auto pool = pool_of(kLayout, 12, 4);
+    auto alone = SequenceState::make(*pool);
+    write(*alone, 100, 1);
+    write(*alone, certain, 2);
+    const auto bytes = read(*alone);
+    auto a = SequenceState::make(*pool);
+    write(*a, 100, 1);
+    ASSERT_TRUE(a->reserve(40));
+    draft(*a, 30, certain, 2);
+    ASSERT_EQ(a->pending(), 30 - certain);
+    const std::optional<Snapshot> on_the_way = a->snapshot();
+    ASSERT_TRUE(on_the_way);
+    const Snapshot end = SequenceState::freeze(std::move(a));
+    for (const Snapshot& s : {*on_the_way, end}) {
+      EXPECT_EQ(s.position, 100 + certain);
+      EXPECT_EQ(s.pages.size(), 2u + (certain > 28));
+      auto b = SequenceState::make(*pool, s);
+      ASSERT_TRUE(b);
+      EXPECT_EQ(b->pending(), 0);
+      EXPECT_EQ(read(*b), bytes);
+    }
+  }
+}
+
+TEST(State, CancelledBetweenCommitAndFoldItFreesAll) {
   auto pool = pool_of(kLayout, 8, 3);
   auto a = SequenceState::make(*pool);
   write(*a, 100, 1);
   const auto bytes = read(*a);
   const std::optional<Snapshot> kept = a->snapshot();
   ASSERT_TRUE(kept && a->reserve(40));
-  a->commit(30, 1);
-  EXPECT_DEATH((void)a->snapshot(), "pending");
+  draft(*a, 30, 1, 2);
   a.reset();
   EXPECT_EQ(pool->used_bytes(), kept->bytes(*pool));
   auto b = SequenceState::make(*pool, *kept);
-  EXPECT_EQ(read(*b), bytes);
-  ASSERT_TRUE(b->reserve(40));
-  b->commit(30, 1);
+  ASSERT_TRUE(b && b->reserve(40));
+  draft(*b, 30, 1, 2);
   b->restore(*kept);
   EXPECT_EQ(b->pending(), 0);
   EXPECT_EQ(read(*b), bytes);
+}
+
+// Without fixed states nothing waits: a row that is final is in the pages.
+TEST(State, WithoutFixedStatesDraftedRowsAreSettled) {
+  auto pool = pool_of(kOnlyPages, 3, 0);
+  auto a = SequenceState::make(*pool);
+  ASSERT_TRUE(a->reserve(80));
+  a->commit(80, 10);
+  EXPECT_EQ(SequenceState::freeze(std::move(a)).position, 80);
 }
 
 // Sequences that fork, go back and write on: each has the bytes that it would have alone.

@@ -1,9 +1,9 @@
 // The program `invar`: see cli/command.h.
+#include <invar_commit.h>  // written by cmake/commit.cmake
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
-#include <invar_commit.h>  // written by cmake/commit.cmake
 
 int main(int count, char** arguments) {
   std::vector<std::string> after(arguments + (count > 0), arguments + count);

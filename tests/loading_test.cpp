@@ -146,7 +146,7 @@ TEST_F(Loading, ABudgetIsKeptBeforeAnythingIsRead) {
   const std::string path = tiny("Q8_0");
   ModelFile file = ModelFile::open(path).take();
   RunnerOptions options;
-  options.threads = 2;  // as in `refusal`: scratch depends on it
+  options.threads = 2;  // as refusal() has
   options.context = 128;
   auto roomy = ModelRunner::open(file, options);
   ASSERT_TRUE(roomy) << roomy.error().message;

@@ -258,23 +258,21 @@ TEST(PrefixTree, BookkeepingStaysWithinItsBound) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-// In use by the allocator; what the process takes from the machine depends on the tests before this one.
-int64_t heap_bytes() {
-  const struct mallinfo2 info = mallinfo2();
-  return int64_t(info.uordblks + info.hblkhd);
-}
-
-TEST(PrefixTree, ItsBytesAreThoseOfTheProcess) {
+TEST(PrefixTree, ItsBytesAreThoseThatItAllocates) {
   auto pool = pool_of(kPlain, 1);
   PrefixTree tree(*pool, int64_t(1) << 30);
   std::mt19937 random(1);
-  const int64_t before = heap_bytes();
+  const auto allocated = [] {
+    const struct mallinfo2 info = mallinfo2();
+    return double(info.uordblks + info.hblkhd);
+  };
+  const double before = allocated();
   for (int i = 0; i < 100000; ++i) {
     Text t(5 + random() % 40);
     for (Token& token : t) token = Token(random() % 1000);
     tree.learn(t);
   }
-  const auto grown = double(heap_bytes() - before);
+  const double grown = allocated() - before;
   EXPECT_NEAR(double(tree.use().bytes), grown, 0.1 * grown);
 }
 #endif

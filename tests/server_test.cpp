@@ -60,6 +60,7 @@ TEST_F(Serving, ASeedIsDrawnAndToldAndRepeatsTheAnswer) {
 TEST_F(Serving, MemoryIsToldByKind) {
   Site site(*plain_, Site::engine(*plain_));
   site.post("/v1/completions", {{"model", "m"}, {"prompt", "abc"}, {"max_tokens", 3}});
+  while (site.service().statistics().finished == 0) std::this_thread::yield();  // until that step has ended
   const std::string text = site.get("/metrics").body;
   EXPECT_NE(text.find("invar_memory_allowed_bytes{model_name=\"m\",engine=\"0\"} 268435456\n"), text.npos);
   for (const MemoryKind& kind : memory_by_kind(site.service().statistics()))

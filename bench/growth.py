@@ -42,6 +42,10 @@ def measure(a):
     Path(a.out).write_text(json.dumps({"cpu": machine["cpu"], "read_gb_s": machine["read_gb_s"], "points": points}, indent=1) + "\n")
 
 
+def number(value):
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def plot(x0, y0, title, x_label, points):
     high_x, high_y = max(x for x, _ in points) * 1.05 or 1, max(y for _, y in points) * 1.15
     at = lambda x, y: (x0 + LEFT + x / high_x * (WIDTH - LEFT - 20), y0 + TOP + (1 - y / high_y) * (HEIGHT - TOP - 44))
@@ -50,12 +54,12 @@ def plot(x0, y0, title, x_label, points):
     parts.append(f'<path d="M{left} {at(0, high_y)[1]} V{bottom} H{at(high_x, 0)[0]}" fill="none" stroke="#888"/>')
     for i in range(1, 4):
         value = high_y * i / 4
-        parts.append(f'<text x="{left - 6}" y="{at(0, value)[1] + 4:.0f}" text-anchor="end">{value:.3g}</text>')
+        parts.append(f'<text x="{left - 6}" y="{at(0, value)[1] + 4:.0f}" text-anchor="end">{number(value)}</text>')
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*p) for p in points))
     parts.append(f'<polyline points="{line}" fill="none" stroke="#0b62a4" stroke-width="2"/>')
     for x, y in points:
         cx, cy = at(x, y)
-        parts.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="3" fill="#0b62a4"/><text x="{cx:.1f}" y="{bottom + 14:.0f}" text-anchor="middle">{x:.3g}</text>')
+        parts.append(f'<circle cx="{cx:.1f}" cy="{cy:.1f}" r="3" fill="#0b62a4"/><text x="{cx:.1f}" y="{bottom + 14:.0f}" text-anchor="middle">{number(x)}</text>')
     return parts
 
 

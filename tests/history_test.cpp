@@ -51,7 +51,7 @@ class History {
       void (History::*does)();
     };
     constexpr Act kActs[] = {{150, &History::submit}, {5, &History::cancel}, {1, &History::forget},
-                             {1, &History::replace},  {1, &History::damage}, {1, &History::fill_disk}};
+                             {1, &History::replace},  {1, &History::damage}, {4, &History::fill_disk}};
     while (steps_ < steps && !testing::Test::HasFailure()) {
       int64_t what = whole(0, 999);
       const Act* act = kActs;

@@ -23,16 +23,8 @@ Json said(Site& site, Json body) {
   return one;
 }
 
-class Asked : public testing::Test {
+class Asked : public ServedModels {
  protected:
-  static void SetUpTestSuite() {
-    plain_ = new ServedModel(kChatMl);
-    xml_ = new ServedModel(ServedModel::template_of("qwen_xml"));
-  }
-  static void TearDownTestSuite() {
-    delete plain_;
-    delete xml_;
-  }
   static Json body(const Json& more) {
     Json b = {{"model", "m"}, {"messages", user("x")}, {"temperature", 0}, {"max_tokens", 80}};
     b.update(more);
@@ -42,9 +34,7 @@ class Asked : public testing::Test {
     return Json::array({{{"type", "function"},
                          {"function", {{"name", "save"}, {"parameters", parameters}, {"strict", strict}}}}});
   }
-  static ServedModel *plain_, *xml_;
 };
-ServedModel *Asked::plain_ = nullptr, *Asked::xml_ = nullptr;
 
 const Json kFlag = {{"type", "object"},
                     {"properties", {{"a", {{"type", "boolean"}}}}},

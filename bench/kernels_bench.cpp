@@ -1,9 +1,12 @@
-// Products of a weight and M activation rows, for each tier and format: the weight is larger than the caches,
-// so M = 1 shows how near reading comes to the speed of memory, and larger M what a row more costs.
+// The kernels that take a step's time, for each tier and format.  Products of a weight and M activation rows:
+// the weight is larger than the caches, so M = 1 shows how near reading comes to the speed of memory, and
+// larger M what a row more costs.  Attention of M queries over 16,384 positions; the delta rule of one head
+// over M rows.
 #include <array>
 #include <benchmark/benchmark.h>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -78,8 +81,70 @@ void matmul(benchmark::State& state, const KernelTable* tier) {
                                               benchmark::Counter::kIsRate);
 }
 
+// M queries that share a KV head of 256 features and see all positions.
+void attend(benchmark::State& state, const KernelTable* tier, KvFormat format) {
+  constexpr int64_t kDim = 256, kPositions = 16384;
+  const int n = int(state.range(0));
+  const int64_t value_bytes = format == KvFormat::F32 ? 4 : 2, page = 2 * kDim * kPagePositions * value_bytes;
+  std::vector<std::byte> store(size_t(kPositions / kPagePositions * page));
+  std::vector<std::byte*> pages;
+  for (int64_t p = 0; p < kPositions; p += kPagePositions)
+    pages.push_back(&store[size_t(p / kPagePositions * page)]);
+  const std::vector<float> q = noise(n * kDim, 1), kv = noise(2 * kDim, 2);
+  for (int64_t p = 0; p < kPositions; ++p)
+    tier->store_kv[int(format)](kv.data(), &kv[kDim], pages[size_t(p / kPagePositions)], 1, kDim,
+                                p % kPagePositions);
+  std::vector<float> parts(size_t(n * (2 + kDim)));
+  AttendArgs args{};
+  args.pages = pages.data();
+  args.kv_heads = 1;
+  args.dim = kDim;
+  args.scale = 0.0625f;
+  args.n = n;
+  args.end_segment = kPositions / 4096;
+  for (int i = 0; i < n; ++i) {
+    args.q[i] = &q[size_t(i * kDim)];
+    args.position[i] = kPositions - 1;
+    args.part[i] = &parts[size_t(i * (2 + kDim))];
+  }
+  for (auto _ : state) {
+    tier->attend[int(format)](args);
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * int64_t(store.size()));
+  state.counters["flops"] = benchmark::Counter(
+      double(state.iterations()) * double(n) * double(kPositions * kDim) * 4, benchmark::Counter::kIsRate);
+}
+
+// M rows of one head, 128 features, column strip after column strip.
+void delta(benchmark::State& state, const KernelTable* tier) {
+  constexpr int64_t kDim = 128;
+  const int64_t rows = state.range(0);
+  const std::vector<float> x = noise(3 * rows * kDim, 1), gates(size_t(rows), 0.5f);
+  std::vector<float> s(size_t(kDim * kDim)), y(size_t(rows * kDim));
+  for (auto _ : state) {
+    for (int64_t c = 0; c < kDim; c += kStateStrip)
+      tier->delta({rows, kDim, kStateStrip, &x[0], &x[size_t(rows * kDim)], &x[size_t(2 * rows * kDim + c)],
+                   gates.data(), gates.data(), kDim, kDim, 1, &s[size_t(c * kDim)], &y[size_t(c)], kDim});
+    benchmark::ClobberMemory();
+  }
+  state.counters["flops"] = benchmark::Counter(double(state.iterations()) * double(rows * kDim * kDim) * 7,
+                                               benchmark::Counter::kIsRate);
+}
+
 void register_all() {
-  for (const KernelTable* tier : available_tiers())
+  constexpr std::pair<const char*, KvFormat> kKv[] = {
+      {"F16", KvFormat::F16}, {"BF16", KvFormat::BF16}, {"F32", KvFormat::F32}};
+  for (const KernelTable* tier : available_tiers()) {
+    for (auto [name, format] : kKv) {
+      auto* b = benchmark::RegisterBenchmark((std::string("attend/") + tier->tier + "/" + name).c_str(),
+                                             attend, tier, format);
+      for (int n : {1, 4, 8, 32, kMaxQueries}) b->Arg(n);
+      b->Unit(benchmark::kMillisecond);
+    }
+    auto* d = benchmark::RegisterBenchmark((std::string("delta/") + tier->tier).c_str(), delta, tier);
+    for (int rows : kRows) d->Arg(rows);
+    d->Unit(benchmark::kMicrosecond);
     AllFormats::each([&]<class F>() {
       if constexpr (F::gguf_id >= 0) {
         auto* b = benchmark::RegisterBenchmark((std::string("matmul/") + tier->tier + "/" + F::name).c_str(),
@@ -88,6 +153,7 @@ void register_all() {
         b->Unit(benchmark::kMillisecond);
       }
     });
+  }
 }
 
 }  // namespace

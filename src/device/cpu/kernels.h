@@ -27,7 +27,7 @@ struct MatmulArgs {
   Held held = Held::Ignored;
 };
 
-constexpr int kMaxQueries = 32;
+constexpr int kMaxQueries = 64;
 
 struct AttendArgs {
   const std::byte* const* pages;

@@ -239,6 +239,13 @@ TEST(Kernels, AttentionDoesNotDependOnCompanySegmentsOrTier) {
             EXPECT_TRUE(std::memcmp(both.data(), alone.data(), alone.size() * 4) == 0)
                 << t->tier << " at " << p << " beside " << companion << (whole ? " whole" : " by segment");
           }
+        std::vector<int64_t> crowd(kMaxQueries);  // groups of queries, some of which see less or more
+        for (size_t i = 0; i < crowd.size(); ++i) crowd[i] = (p + int64_t(i) * 5) % 4400;
+        crowd[0] = p;
+        auto all = attend(*t, format, k, crowd, true);
+        EXPECT_TRUE(std::memcmp(all.data(), alone.data(), alone.size() * 4) == 0) << t->tier << " at " << p;
+        EXPECT_TRUE(same_bits(all, attend(scalar_kernels(), format, k, crowd, false)))
+            << t->tier << " at " << p;
       }
     }
   }

@@ -1,0 +1,78 @@
+#!/usr/bin/env python3
+"""What the server costs: the time per token of `invar bench` and of answers through `invar serve`, round after round.
+
+    bench/overhead.py MODEL [--rounds 5] [--tokens 128] [--streams 1,8] [more flags of invar serve]
+
+Both generate --tokens tokens after a prompt of --prompt tokens; through the server as streams over HTTP, whose median time
+per token after the first counts.  The server waits, asleep, while `bench` runs.  Prints a table; a ratio is of times in
+the same round.
+"""
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+from first_token import Server
+from workload import ask
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def spread(values):
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f})"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--tokens", type=int, default=128)
+    p.add_argument("--prompt", type=int, default=64)
+    p.add_argument("--streams", default="1,8")
+    p.add_argument("--invar", default=str(ROOT / "build" / "invar"))
+    a, more = p.parse_known_args()
+    server = Server([a.invar, "serve", a.model, "--port", "0", "--json", "-q", *more])
+    where = argparse.Namespace(url=server.url, api="openai", model=None, key=None, timeout=3600)
+    draw = random.Random(1)
+
+    def served(streams):
+        """Milliseconds a token of each of several streams."""
+        results = []
+
+        def one():
+            request = {"conversation": 0, "turn": 0, "prompt": draw.choices(range(1000, 30000), k=a.prompt), "answer_tokens": a.tokens}
+            results.append(ask(where, request, time.monotonic()))
+
+        threads = [threading.Thread(target=one) for _ in range(streams)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if len(results) < streams:
+            sys.exit("a stream failed")
+        return 1e3 * statistics.median(r["tpot_s"] for r in results)
+
+    def alone():
+        command = [a.invar, "bench", a.model, "-p", 0, "-n", a.tokens, "-d", a.prompt, "-r", 1, "--json", "-q"]
+        text = subprocess.run([str(x) for x in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return 1e3 / json.loads(text)["results"][0]["tok_s"]["median"]
+
+    times = {}
+    served(1)
+    for _ in range(a.rounds):
+        times.setdefault("bench", []).append(alone())
+        for streams in [int(x) for x in a.streams.split(",")]:
+            times.setdefault(f"{streams} streams" if streams > 1 else "1 stream", []).append(served(streams))
+    server.stop()
+    print("| | ms a token of each | to bench |\n| --- | --- | --- |")
+    for name, values in times.items():
+        print(f"| {name} | {spread(values)} | {spread([x / y for x, y in zip(values, times['bench'])])} |")
+
+
+if __name__ == "__main__":
+    main()

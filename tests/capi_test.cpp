@@ -165,6 +165,31 @@ TEST_F(CApi, SavedStatesAreFoundByALaterEngine) {
   std::filesystem::remove_all(folder);
 }
 
+// Files are listed while the engine is in a pass: its end, which would be told, need not come first.
+TEST_F(CApi, ListingFilesDoesNotWaitForTheEngine) {
+  const std::string folder = testing::TempDir() + "capi-lists-" + std::to_string(getpid());
+  open(4, folder.c_str());
+  finish(submit("abcdef", 0, "start"));
+  int lists = 0, in_a_pass = 0;
+  invar_event event;
+  invar_event_init(&event);
+  for (char first : {'b', 'c', 'd'}) {
+    submit(first + std::string(3900, 'b'), 0);
+    do {
+      ASSERT_EQ(invar_poll(engine_, &event, 10), 1);
+      while (event.finish == INVAR_RUNNING) {
+        ++lists;
+        EXPECT_EQ(invar_list_saved(engine_, nullptr, 0, &error_), 1) << error_.text;
+        if (invar_poll(engine_, &event, 0) == 1) continue;
+        ++in_a_pass;
+        break;
+      }
+    } while (event.finish == INVAR_RUNNING);
+  }
+  EXPECT_GT(in_a_pass * 2, lists);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(CApi, AnOlderCallersStructsAreShorter) {
   open();
   invar_options options;

@@ -77,8 +77,8 @@ class ModelRunner {
                  const OnLogits& on_logits);
 
   // One pass over rows of several sequences, at most most_rows(), for which they have reserved room.  All of
-  // them are final when on_row hears the logits of batch.logit_rows, which the pass takes.
-  void pass(Batch& batch, const OnRow& on_row);
+  // them are final when on_row hears the logits of batch.logit_rows.  Allocates nothing.
+  void pass(const Batch& batch, const OnRow& on_row);
 
  private:
   ModelRunner() = default;
@@ -100,6 +100,7 @@ class ModelRunner {
   int64_t read_bytes_ = 0;
   std::string fingerprint_;
   Batch batch_;
+  StepViews views_;
 };
 
 }  // namespace invar

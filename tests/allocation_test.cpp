@@ -89,6 +89,32 @@ TEST_P(Allocations, NoneInAStepOfAnswers) {
     }
 }
 
+// What stays behind a step does: a snapshot on the way, and alternatives that are told.
+TEST_P(Allocations, OfASnapshotAndOfAlternatives) {
+  constexpr int64_t kMostOfASnapshot = 8;
+  for (const int logprobs : {-1, 5}) {
+    auto r = runner({2, 64, 4, 1200, 8});
+    Engine engine(*r, {});
+    Request request = request_of({random_tokens(40, 1, r->vocab()), 1100, {}});
+    request.logprobs = logprobs;
+    int64_t tokens = 0, snapshots = 0;
+    request.on_event = [&](const Event& e) {
+      tokens += int64_t(e.tokens.size());
+      return true;
+    };
+    ASSERT_TRUE(engine.submit(std::move(request)));
+    while (tokens == 0) engine.step();
+    while (tokens < 1090) {
+      const int64_t before = engine.statistics().snapshots, found = in_step(engine);
+      const bool taken = engine.statistics().snapshots > before;
+      snapshots += taken;
+      ASSERT_LE(found, (logprobs >= 0) + taken * kMostOfASnapshot) << "at token " << tokens;
+    }
+    EXPECT_EQ(snapshots, r->pool().set_bytes() > 0 ? 2 : 0);
+    engine.run_until_idle();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, Allocations, kTinyModels, name_of_model);
 
 }  // namespace

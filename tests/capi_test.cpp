@@ -1,9 +1,12 @@
 // The C API: the example as a program of its own, then what it does not show.
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "alphabet_model.h"
@@ -179,6 +182,7 @@ TEST_F(CApi, ListingFilesDoesNotWaitForTheEngine) {
       ASSERT_EQ(invar_poll(engine_, &event, 10), 1);
       while (event.finish == INVAR_RUNNING) {
         ++lists;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the next pass has begun
         EXPECT_EQ(invar_list_saved(engine_, nullptr, 0, &error_), 1) << error_.text;
         if (invar_poll(engine_, &event, 0) == 1) continue;
         ++in_a_pass;
@@ -187,6 +191,7 @@ TEST_F(CApi, ListingFilesDoesNotWaitForTheEngine) {
     } while (event.finish == INVAR_RUNNING);
   }
   EXPECT_GT(in_a_pass * 2, lists);
+  invar_close(std::exchange(engine_, nullptr));
   std::filesystem::remove_all(folder);
 }
 

@@ -22,7 +22,7 @@ struct RunnerOptions {
   int threads = 0;           // 0: what the affinity mask and the cgroup allow
   int chunk = 512;           // prompt rows per pass
   std::string isa = "auto";  // auto, scalar, avx2, avx512
-  int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
+  int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less 512 MiB
   int64_t beside_bytes = 0;  // of the budget, what the caller has already: program, vocabulary
   int64_t context = 0;       // 0: what fits, at most the model's own
   std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32

@@ -39,7 +39,7 @@ typedef struct invar_options {
   int32_t threads;          /* 0: the cores that may be used */
   int32_t chunk;            /* prompt rows per pass */
   int32_t parallel;         /* requests that run at once */
-  int64_t memory_bytes;     /* 0: what is free, less a reserve */
+  int64_t memory_bytes;     /* 0: what is free, less 512 MiB */
   int64_t context;          /* 0: what fits, at most the model's */
   const char* isa;          /* auto, scalar, avx2, avx512 */
   const char* kv;           /* f16, bf16, f32 */

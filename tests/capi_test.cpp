@@ -1,9 +1,12 @@
 // The C API: the example as a program of its own, then what it does not show.
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <gtest/gtest.h>
 #include <map>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "alphabet_model.h"
@@ -162,6 +165,33 @@ TEST_F(CApi, SavedStatesAreFoundByALaterEngine) {
   EXPECT_EQ(submit("abcdefg", 1, nullptr, "a/b"), 0u);
   EXPECT_EQ(finish(submit("abcdefg", 1, nullptr, "start")).error.code, INVAR_NOT_FOUND);
   EXPECT_EQ(invar_saved_tokens(engine_, "start", nullptr, 0, &error_), -1);
+  std::filesystem::remove_all(folder);
+}
+
+// Files are listed while the engine is in a pass: its end, which would be told, need not come first.
+TEST_F(CApi, ListingFilesDoesNotWaitForTheEngine) {
+  const std::string folder = testing::TempDir() + "capi-lists-" + std::to_string(getpid());
+  open(4, folder.c_str());
+  finish(submit("abcdef", 0, "start"));
+  int lists = 0, in_a_pass = 0;
+  invar_event event;
+  invar_event_init(&event);
+  for (char first : {'b', 'c', 'd'}) {
+    submit(first + std::string(3900, 'b'), 0);
+    do {
+      ASSERT_EQ(invar_poll(engine_, &event, 10), 1);
+      while (event.finish == INVAR_RUNNING) {
+        ++lists;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the next pass has begun
+        EXPECT_EQ(invar_list_saved(engine_, nullptr, 0, &error_), 1) << error_.text;
+        if (invar_poll(engine_, &event, 0) == 1) continue;
+        ++in_a_pass;
+        break;
+      }
+    } while (event.finish == INVAR_RUNNING);
+  }
+  EXPECT_GT(in_a_pass * 2, lists);
+  invar_close(std::exchange(engine_, nullptr));
   std::filesystem::remove_all(folder);
 }
 

@@ -376,11 +376,12 @@ TEST_F(Faults, TwoProcessesOnOneFolder) {
   EXPECT_GT(engine.statistics().from_disk, before);
 }
 
-// What another model, format or version wrote is not taken, and stays for those.
+// What another model, format, drafter or version wrote is not taken, costs a line, and stays for those.
 TEST_F(Faults, AStoreOfOthersIsNotTaken) {
   auto from_disk = [&](const ModelFile& file, const char* kv, bool same) {
     EngineOptions o = options();
     o.threads = 1, o.context = 600, o.memory_bytes = int64_t(256) << 20, o.kv = kv;
+    lines_.clear();
     auto engine = Engine::open(file, o).take();
     const Question& q = questions_[4];
     const Heard heard = answer(*engine, q), plain = plain_answer(engine->runner(), q);
@@ -391,23 +392,31 @@ TEST_F(Faults, AStoreOfOthersIsNotTaken) {
   };
   const std::string other_path = tiny_model("llama:tiny");
   const ModelFile other = ModelFile::open(other_path).take();
+  auto expect_a_line = [&] {
+    ASSERT_EQ(lines_.size(), 1u);
+    EXPECT_NE(lines_[0].find("of another model, format, drafter"), std::string::npos) << lines_[0];
+  };
   EXPECT_EQ(from_disk(file_, "f16", true), 0);
   EXPECT_EQ(from_disk(file_, "f16", true), 1);
+  EXPECT_TRUE(lines_.empty()) << lines_[0];
   EXPECT_EQ(from_disk(file_, "f32", false), 0);
+  expect_a_line();
   EXPECT_EQ(from_disk(other, "f16", false), 0);
+  expect_a_line();
   EXPECT_EQ(from_disk(file_, "f16", true), 1);
   EXPECT_EQ(from_disk(file_, "f32", false), 1);
   std::remove(other_path.c_str());
-  StateKey newer;
-  std::set<uint32_t> seen;
-  for (uint32_t numerics : {1, 2, 2, 1}) {
-    newer.numerics = numerics;
-    Engine engine(*runner_, options(), newer);
-    EXPECT_TRUE(right(4, answer(engine, questions_[4])));
-    const bool first = engine.statistics().from_disk == 0;
-    EXPECT_EQ(first, seen.insert(numerics).second) << numerics;
-  }
-  EXPECT_TRUE(lines_.empty()) << lines_[0];
+  std::set<std::pair<std::string, uint32_t>> seen;
+  for (const char* drafter : {"", "mtp", "eagle", "mtp", ""})
+    for (uint32_t numerics : {1, 2, 2, 1}) {
+      StateOrigin origin{std::string(64, 'a'), "f16", drafter, runner_->layout(), numerics};
+      lines_.clear();
+      Engine engine(*runner_, options(), key_of(origin));
+      EXPECT_TRUE(right(4, answer(engine, questions_[4])));
+      const bool first = engine.statistics().from_disk == 0;
+      EXPECT_EQ(first, seen.insert({drafter, numerics}).second) << drafter << numerics;
+      expect_a_line();
+    }
 }
 
 }  // namespace

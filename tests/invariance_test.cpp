@@ -134,9 +134,10 @@ TEST(Batches, RowsAreTheirOwn) {
         batch.add(states[i].get(), states[i]->position(), sequences[i][part]);
         batch.logit_rows.push_back(int(batch.tokens.size()) - 1);
       }
-      Step step(device, batch);
+      StepViews views;
+      Step step(device, batch, views);
       device.begin_step();
-      Tensor logits = model->logits(step, model->forward(step));
+      Tensor logits = model->logits(step, model->forward(step), batch.logit_rows);
       for (size_t i = 0; i < sequences.size(); ++i) {
         states[i]->commit(int64_t(sequences[i][part].size()));
         rows[i].emplace_back(logits.row(int64_t(i)), logits.row(int64_t(i)) + logits.cols);

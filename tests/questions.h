@@ -89,6 +89,7 @@ inline Heard plain_answer(ModelRunner& runner, const Question& q) {
   Sha256 digest;
   std::vector<Token> tokens = q.prompt;
   std::vector<float> row;
+  SamplingBuffers buffers;
   auto state = runner.new_sequence();
   auto read = [&](std::span<const Token> more) {
     EXPECT_TRUE(state && runner.forward(*state, more, ModelRunner::Rows::Last,
@@ -103,7 +104,7 @@ inline Heard plain_answer(ModelRunner& runner, const Question& q) {
   if (q.most >= 0) limit = std::min(limit, q.most);
   heard.finish = Finish::Length;
   while (int64_t(heard.tokens.size()) < limit) {
-    auto token = choose(row, {}, q.sampling, tokens, int64_t(q.prompt.size()));
+    auto token = choose(row, {}, q.sampling, tokens, int64_t(q.prompt.size()), buffers);
     EXPECT_TRUE(token);
     if (std::find(q.stop.begin(), q.stop.end(), *token) != q.stop.end()) {
       heard.finish = Finish::Stop;

@@ -192,6 +192,12 @@ auto on_loop(invar_engine& e, const Work& work) {
   return result.get();
 }
 
+// The same for saved states.  Files are read by who asks: the loop does not wait for them.
+template <class Work>
+auto on_saved(invar_engine& e, const Work& work) {
+  return e.engine->saves_files() ? work() : on_loop(e, work);
+}
+
 invar_saved saved_of(const SavedInfo& info) {
   invar_saved saved;
   init(&saved);
@@ -290,7 +296,7 @@ int invar_poll(invar_engine* engine, invar_event* event, double timeout_s) {
 void invar_saved_init(invar_saved* saved) { init(saved); }
 
 int64_t invar_list_saved(invar_engine* engine, invar_saved* list, int64_t room, invar_error* error) {
-  const auto saved = on_loop(*engine, [&] { return engine->engine->saved(); });
+  const auto saved = on_saved(*engine, [&] { return engine->engine->saved(); });
   if (!saved) return tell(error, saved.error()), -1;
   const int64_t count = std::clamp<int64_t>(room, 0, int64_t(saved->size()));
   const size_t size = count > 0 ? list->size : 0;
@@ -304,11 +310,11 @@ int64_t invar_list_saved(invar_engine* engine, invar_saved* list, int64_t room, 
 
 int64_t invar_saved_tokens(invar_engine* engine, const char* name, int32_t* tokens, int64_t room,
                            invar_error* error) {
-  return give(on_loop(*engine, [&] { return engine->engine->saved_tokens(name); }), tokens, room, error);
+  return give(on_saved(*engine, [&] { return engine->engine->saved_tokens(name); }), tokens, room, error);
 }
 
 int invar_release(invar_engine* engine, const char* name, invar_error* error) {
-  const auto released = on_loop(*engine, [&] { return engine->engine->release(name); });
+  const auto released = on_saved(*engine, [&] { return engine->engine->release(name); });
   if (!released) return tell(error, released.error()), -1;
   return *released;
 }

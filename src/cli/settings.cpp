@@ -29,7 +29,7 @@ void add_engine(Options& options, RunnerOptions& engine, uint64_t& seed) {
   options.integer("--threads", engine.threads, 1, 1024, "Threads (default: the cores that may be used)");
   options.integer("--chunk", engine.chunk, 1, 65536, "Prompt rows per pass");
   options.choice("--isa", engine.isa, {"auto", "scalar", "avx2", "avx512"}, "Instruction set");
-  options.bytes("--memory", engine.memory_bytes, "Budget (default: what is free, less a reserve)");
+  options.bytes("--memory", engine.memory_bytes, "Budget (default: what is free, less 512 MiB)");
   options.integer("--context", engine.context, 1, int64_t(1) << 40,
                   "Positions (default: what fits, at most the model's)");
   options.choice("--kv", engine.kv, {"f16", "bf16", "f32"},

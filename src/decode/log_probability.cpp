@@ -1,7 +1,7 @@
 #include "decode/log_probability.h"
 
 #include <algorithm>
-#include <numeric>
+#include <ranges>
 
 #include "base/math.h"
 
@@ -16,13 +16,13 @@ TokenLogprob log_probabilities(std::span<const float> logits, Token token, int b
 
   TokenLogprob told{token, value(token), 1, {}};
   for (float x : logits) told.rank += x > logits[size_t(token)];
-  std::vector<Token> ids(logits.size());
-  std::iota(ids.begin(), ids.end(), 0);
-  const auto end = ids.begin() + std::min(ptrdiff_t(best), ptrdiff_t(ids.size()));
-  std::partial_sort(ids.begin(), end, ids.end(), [&](Token a, Token b) {
-    return logits[size_t(a)] != logits[size_t(b)] ? logits[size_t(a)] > logits[size_t(b)] : a < b;
+  told.best.resize(std::min(size_t(std::max(best, 0)), logits.size()));
+  const auto all = std::views::iota(size_t(0), logits.size()) |
+                   std::views::transform([&](size_t t) { return std::pair(Token(t), logits[t]); });
+  std::ranges::partial_sort_copy(all, told.best, [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
   });
-  for (auto id = ids.begin(); id != end; ++id) told.best.emplace_back(*id, value(*id));
+  for (auto& [id, log] : told.best) log = value(id);
   return told;
 }
 

@@ -51,7 +51,7 @@ bool needs_processing(std::span<const uint64_t> allowed, const SamplingParams& p
 
 // Mask, bias, repetition, then frequency and presence, each skipped at its neutral value.
 void process(std::span<float> l, std::span<const uint64_t> allowed, const SamplingParams& p,
-             std::span<const Token> history, int64_t prompt_tokens) {
+             std::span<const Token> history, int64_t prompt_tokens, SamplingBuffers& buffers) {
   for (size_t i = 0; !allowed.empty() && i < l.size(); i += 64) {
     uint64_t bits = i / 64 < allowed.size() ? allowed[i / 64] : 0;
     if (bits == ~uint64_t(0)) continue;
@@ -60,7 +60,8 @@ void process(std::span<float> l, std::span<const uint64_t> allowed, const Sampli
   }
   for (auto [token, value] : p.bias) l[token] += value;
   if (p.repetition != 1) {
-    std::vector<bool> seen(l.size());
+    std::vector<bool>& seen = buffers.seen;
+    seen.assign(l.size(), false);
     for (Token t : history) {
       if (seen[t]) continue;
       seen[t] = true;
@@ -68,7 +69,8 @@ void process(std::span<float> l, std::span<const uint64_t> allowed, const Sampli
     }
   }
   if (p.frequency != 0 || p.presence != 0) {
-    std::vector<Token> answer(history.begin() + prompt_tokens, history.end());
+    std::vector<Token>& answer = buffers.tokens;
+    answer.assign(history.begin() + prompt_tokens, history.end());
     std::sort(answer.begin(), answer.end());
     for (auto first = answer.begin(); first != answer.end();) {
       auto last = std::upper_bound(first, answer.end(), *first);
@@ -130,8 +132,8 @@ Token largest(std::span<const float> l) {
 }
 
 // The k smallest keys, in no order; 0 < k < l.size().
-std::vector<uint64_t> smallest_keys(std::span<const float> l, size_t k) {
-  std::vector<uint64_t> keys;
+void smallest_keys(std::span<const float> l, size_t k, std::vector<uint64_t>& keys) {
+  keys.clear();
   uint64_t bar = ~uint64_t(0);  // what k keys are known to stay below or at
   auto cut = [&] {
     if (keys.size() <= k) return;
@@ -147,15 +149,14 @@ std::vector<uint64_t> smallest_keys(std::span<const float> l, size_t k) {
         if (keys.size() >= 2 * k + kRun) cut();
       });
   cut();
-  return keys;
 }
 
 Token token_of(uint64_t key) { return Token(uint32_t(key)); }
 
 // A vocabulary is sorted in three passes over the logits' bits; the keys come in with rising ids.
-void sort_keys(std::vector<uint64_t>& keys) {
+void sort_keys(std::vector<uint64_t>& keys, std::vector<uint64_t>& other) {
   if (keys.size() < 4096) return std::sort(keys.begin(), keys.end());
-  std::vector<uint64_t> other(keys.size());
+  other.resize(keys.size());
   for (int shift : {32, 43, 54}) {
     std::array<size_t, 2049> first{};
     for (uint64_t key : keys) ++first[(key >> shift & 2047) + 1];
@@ -166,13 +167,14 @@ void sort_keys(std::vector<uint64_t>& keys) {
 }
 
 // The ids left by top-k, top-p and min-p, ascending; the first of the order always stays.
-std::vector<Token> filter(std::span<const float> l, const SamplingParams& p, float best) {
+std::span<const Token> filter(std::span<const float> l, const SamplingParams& p, float best,
+                              SamplingBuffers& buffers) {
   double temperature = p.temperature, highest = best / temperature;
   auto weight = [&](Token t) { return math::exp(l[t] / temperature - highest); };
 
-  std::vector<uint64_t> keys;
+  std::vector<uint64_t>& keys = buffers.keys;
   if (p.top_k > 0 && size_t(p.top_k) < l.size()) {
-    keys = smallest_keys(l, size_t(p.top_k));
+    smallest_keys(l, size_t(p.top_k), keys);
     std::sort(keys.begin(), keys.end(), [](uint64_t a, uint64_t b) { return token_of(a) < token_of(b); });
   } else {
     keys.resize(l.size());
@@ -182,14 +184,16 @@ std::vector<Token> filter(std::span<const float> l, const SamplingParams& p, flo
   if (p.top_p < 1) {
     double total = 0, sum = 0;  // the total in ascending id, the sum in falling weight
     for (uint64_t key : keys) total += weight(token_of(key));
-    std::vector<uint64_t> sorted = keys;
-    sort_keys(sorted);
+    std::vector<uint64_t>& sorted = buffers.sorted;
+    sorted = keys;
+    sort_keys(sorted, buffers.other);
     size_t n = 0;
     do sum += weight(token_of(sorted[n++]));
     while (n < sorted.size() && sum < p.top_p * total);
     last = sorted[n - 1];
   }
-  std::vector<Token> kept;
+  std::vector<Token>& kept = buffers.tokens;
+  kept.clear();
   for (uint64_t key : keys)
     if (key <= last && (p.min_p == 0 || weight(token_of(key)) >= p.min_p)) kept.push_back(token_of(key));
   return kept;
@@ -243,6 +247,13 @@ class GumbelArgmax {
 
 }  // namespace
 
+void SamplingBuffers::reserve(int64_t vocab, int64_t context) {
+  const auto n = size_t(vocab);
+  logits.reserve(n), seen.reserve(n);
+  keys.reserve(n), sorted.reserve(n), other.reserve(n);
+  tokens.reserve(size_t(std::max(vocab, context)));
+}
+
 Status check_sampling(const SamplingParams& p, int64_t vocab) {
   auto outside = [](const char* name, const char* range, double value) {
     return Error{Code::Usage, name, "expected " + std::string(range) + ", found " + std::to_string(value)};
@@ -276,13 +287,13 @@ Status check_finite(std::span<const float> logits, int64_t position) {
 }
 
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
-                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens) {
+                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens,
+                     SamplingBuffers& buffers) {
   TRY(check_finite(logits, int64_t(history.size())));
-  std::vector<float> own;
   if (needs_processing(allowed, params)) {
-    own.assign(logits.begin(), logits.end());
-    process(own, allowed, params, history, prompt_tokens);
-    logits = own;
+    buffers.logits.assign(logits.begin(), logits.end());
+    process(buffers.logits, allowed, params, history, prompt_tokens, buffers);
+    logits = buffers.logits;
   }
   Token best = largest(logits);
   if (!std::isfinite(logits[best]))
@@ -293,7 +304,7 @@ Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> al
   GumbelArgmax choice(logits, params.temperature, Noise(params.seed, history.size(), params.choice), best);
   if (params.top_k == 0 && params.top_p == 1 && params.min_p == 0) choice.add_all();
   else
-    for (Token t : filter(logits, params, logits[best])) choice.add(t);
+    for (Token t : filter(logits, params, logits[best], buffers)) choice.add(t);
   return choice.best();
 }
 

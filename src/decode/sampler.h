@@ -23,6 +23,17 @@ struct SamplingParams {
   std::vector<std::pair<Token, float>> bias = {};
 };
 
+// What a choice needs beside its arguments, kept for the next one: a vocabulary is large.
+struct SamplingBuffers {
+  std::vector<float> logits;
+  std::vector<bool> seen;
+  std::vector<uint64_t> keys, sorted, other;
+  std::vector<Token> tokens;
+
+  // Choices from so many logits, with histories of at most `context` tokens, then allocate nothing.
+  void reserve(int64_t vocab, int64_t context);
+};
+
 // What is out of range, by the names of the command line; `choose` relies on it.
 Status check_sampling(const SamplingParams& params, int64_t vocab);
 
@@ -32,7 +43,8 @@ Status check_finite(std::span<const float> logits, int64_t position);
 // `allowed`: one bit per token, empty for all.  `history`: prompt and answer so far; its length is the
 // position of the token being chosen.  Fails if a logit is not finite or no token is allowed.
 Result<Token> choose(std::span<const float> logits, std::span<const uint64_t> allowed,
-                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens);
+                     const SamplingParams& params, std::span<const Token> history, int64_t prompt_tokens,
+                     SamplingBuffers& buffers);
 
 // The noise added to logit / temperature.
 double gumbel(uint64_t seed, uint64_t position, Token token, int choice);

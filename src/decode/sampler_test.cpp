@@ -21,7 +21,8 @@ std::vector<float> random_logits(size_t n, float spread, uint32_t seed = 1) {
 
 Token pick(const std::vector<float>& logits, const SamplingParams& p, const std::vector<Token>& history = {},
            int64_t prompt_tokens = 0, std::span<const uint64_t> allowed = {}) {
-  auto token = choose(logits, allowed, p, history, prompt_tokens);
+  static SamplingBuffers buffers;  // what an earlier choice left in them never matters
+  auto token = choose(logits, allowed, p, history, prompt_tokens, buffers);
   EXPECT_TRUE(token) << token.error().message;
   return *token;
 }
@@ -205,12 +206,14 @@ TEST(Sampler, MaskForbids) {
   EXPECT_EQ(pick(logits, {.temperature = 0}, {}, 0, allowed), 2);
   for (uint64_t seed = 0; seed < 50; ++seed) EXPECT_GE(pick(logits, {.seed = seed}, {}, 0, allowed), 2);
   std::vector<uint64_t> none = {0};
-  EXPECT_FALSE(choose(logits, none, {}, {}, 0));
+  SamplingBuffers buffers;
+  EXPECT_FALSE(choose(logits, none, {}, {}, 0, buffers));
 }
 
 TEST(Sampler, LogitsThatAreNotFiniteAreAnError) {
   for (float bad : {NAN, INFINITY, -INFINITY}) {
-    auto r = choose(std::vector<float>{1, bad, 2}, {}, {}, {}, 0);
+    SamplingBuffers buffers;
+    auto r = choose(std::vector<float>{1, bad, 2}, {}, {}, {}, 0, buffers);
     ASSERT_FALSE(r);
     EXPECT_NE(r.error().message.find("token 1"), std::string::npos) << r.error().message;
   }

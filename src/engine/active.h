@@ -56,8 +56,8 @@ struct Engine::Active {
   // About, with the other choices that have not begun.
   int64_t bytes() const {
     int64_t sum =
-        int64_t(sizeof *this + tokens.capacity() * sizeof(Token) +
-                request.allowed.capacity() * sizeof(uint64_t) + request.marks.capacity() * sizeof(int64_t));
+        int64_t(sizeof *this + tokens.size() * sizeof(Token) + request.allowed.capacity() * sizeof(uint64_t) +
+                request.marks.capacity() * sizeof(int64_t));
     for (const auto& f : followers) sum += f->bytes();
     return sum;
   }

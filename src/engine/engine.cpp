@@ -23,15 +23,13 @@ SchedulerLimits limits_of(ModelRunner& runner, const EngineOptions& options) {
   return limits;
 }
 
-// What makes a state on disk mean the same: the model, and how its state is stored.
 Result<StateKey> key_of(const ModelFile& file, const ModelRunner& runner) {
-  const std::string model = runner.fingerprint().empty() ? TRY(fingerprint_of(file)) : runner.fingerprint();
-  Sha256 key;
-  key.update(model);
-  key.update(runner.settings().kv);
-  for (const StateSpec& s : runner.layout())
-    for (int64_t n : {int64_t(s.kind), s.bytes}) key.update(std::as_bytes(std::span(&n, 1)));
-  return StateKey{key.finish(), model, kNumericsVersion};
+  StateOrigin origin;
+  origin.model = runner.fingerprint().empty() ? TRY(fingerprint_of(file)) : runner.fingerprint();
+  origin.kv = runner.settings().kv;
+  origin.layout = runner.layout();
+  origin.numerics = kNumericsVersion;
+  return key_of(origin);
 }
 
 Status check_begins(std::span<const Token> prompt, std::span<const Token> saved, const std::string& name) {
@@ -67,6 +65,9 @@ Engine::Engine(ModelRunner& runner, const EngineOptions& options, const StateKey
       key_(key),
       scheduler_(limits_of(runner, options)),
       tree_(runner.pool(), std::max(runner.memory().text_bytes, kLeastTextBytes)) {
+  batch_.reserve(size_t(runner.most_rows()), size_t(runner.settings().sequences));
+  wanted_.reserve(size_t(runner.most_rows()));
+  sampling_.reserve(runner.vocab(), runner.context());
   if (!options_.cache_folder.empty()) {
     saved_folder_ = saved_folder(options_.cache_folder);
     DiskStoreOptions disk;
@@ -114,34 +115,28 @@ bool Engine::step() {
     auto at = active_.find(id);
     return at != active_.end() && at->second->state ? at->second.get() : nullptr;
   };
-  const std::vector<Planned> plan = scheduler_.plan();
-  for (const Planned& p : plan)
+  plan_ = scheduler_.plan(std::move(plan_));
+  for (const Planned& p : plan_)
     if (Active* a = running(p.id)) reserve(*a, p.rows);
 
-  struct Row {
-    Active* request;
-    int64_t position;
-  };
-  batch_.clear();
-  std::vector<Active*> in_pass;
-  std::vector<Row> wanted;  // one per row of logits
-  for (const Planned& p : plan)
+  batch_.clear(), in_pass_.clear(), wanted_.clear();
+  for (const Planned& p : plan_)
     if (Active* a = running(p.id)) {  // else it was pushed out
       batch_.add(a->state.get(), a->position(),
                  std::span(a->tokens).subspan(size_t(a->position()), size_t(p.rows)));
-      in_pass.push_back(a);
+      in_pass_.push_back(a);
       const int64_t first = int64_t(batch_.tokens.size()) - p.rows;
       for (int64_t i = 0; i < p.rows; ++i) {
         const int64_t position = a->position() + i;
         if (position + 1 < int64_t(a->tokens.size()) && !scores(*a, position)) continue;
         batch_.logit_rows.push_back(int(first + i));
-        wanted.push_back({a, position});
+        wanted_.push_back({a, position});
       }
     }
-  if (!in_pass.empty()) {
+  if (!in_pass_.empty()) {
     const double start = steady_seconds();
-    runner_.pass(batch_, [&](size_t i, std::span<const float> logits) {
-      const auto [request, position] = wanted[i];
+    runner_.pass(batch_, [this](size_t i, std::span<const float> logits) {
+      const auto [request, position] = wanted_[i];
       if (scores(*request, position)) score_prompt(*request, position, logits);
       else choose_token(*request, logits);
       return true;
@@ -149,7 +144,7 @@ bool Engine::step() {
     const double took = steady_seconds() - start;
     scheduler_.learn(int64_t(batch_.tokens.size()), took);
     if (options_.on_pass) options_.on_pass(int64_t(batch_.tokens.size()), took);
-    for (size_t i = 0; i < in_pass.size(); ++i) after_pass(*in_pass[i], batch_.slices[i].span.position);
+    for (size_t i = 0; i < in_pass_.size(); ++i) after_pass(*in_pass_[i], batch_.slices[i].span.position);
   } else {
     wait_for_disk();
   }
@@ -289,6 +284,9 @@ Status Engine::start(Active& a) {
     counts_.cached_tokens += a.usage.cached_tokens;
     if (reuses(a)) tree_.learn(a.tokens);
   }
+  const int64_t most = a.prompt_tokens + a.limit;
+  a.tokens.reserve(size_t(most));
+  a.state->expect(most);
   a.last_snapshot = a.last_stored = a.taken = a.position();
   scheduler_.update(a.id, int64_t(a.tokens.size()), a.position(), next_cut(a), a.answer_tokens() > 0);
   return Ok{};
@@ -299,16 +297,16 @@ Status Engine::start(Active& a) {
 void Engine::share() {
   if (!options_.reuse || scheduler_.running() < 2) return;
   const bool cuttable = runner_.pool().set_bytes() == 0;
-  const std::vector<uint64_t> order = scheduler_.order();
-  for (size_t i = 1; i < order.size(); ++i) {
-    Active& a = *active_[order[i]];
+  order_ = scheduler_.order(std::move(order_));
+  for (size_t i = 1; i < order_.size(); ++i) {
+    Active& a = *active_[order_[i]];
     const auto tokens = int64_t(a.tokens.size());
     if (!a.state || a.position() != a.taken || tokens - a.position() <= kLeastGap) continue;
     if (!reuses(a) || scores(a, a.scored)) continue;
     take_known(a);
     scheduler_.await(a.id, 0, 0);
     for (size_t j = 0; j < i; ++j) {
-      Active& reader = *active_[order[j]];
+      Active& reader = *active_[order_[j]];
       if (!reader.state || !reuses(reader)) continue;
       const int64_t until = std::min(common(reader.tokens, a.tokens), tokens - 1);
       if (until < std::max(a.position(), cuttable ? 0 : reader.last_snapshot) + kLeastGap) continue;
@@ -503,7 +501,6 @@ void Engine::preempt(uint64_t id) {
   }
   Active& a = *active_[id];
   a.forget_disk();
-  std::erase(arrived_, id);
   ++a.usage.preemptions;
   ++counts_.preemptions;
   keep_frozen(a, false);
@@ -541,10 +538,11 @@ void Engine::choose_token(Active& a, std::span<const float> logits) {
     a.request.constraint->mask(mask_);
     allowed = mask_;
   }
-  auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens);
+  auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens, sampling_);
   if (token) {
     a.chosen = *token;
-    if (a.request.logprobs >= 0) a.logprobs = {log_probabilities(logits, *token, a.request.logprobs)};
+    a.logprobs.clear();
+    if (a.request.logprobs >= 0) a.logprobs.push_back(log_probabilities(logits, *token, a.request.logprobs));
   } else {
     a.outcome = Finish::Failed;
     a.failure = token.error();

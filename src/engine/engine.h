@@ -66,13 +66,19 @@ class Engine {
   PrefixTree& tree() { return tree_; }
   void drain();  // until all that is kept on disk is written
 
-  // Saved states, see Request: in the cache folder if there is one, else in memory until the engine ends.
+  // Saved states, see Request: files in the cache folder if there is one, which any thread may ask for; else
+  // in memory until the engine ends.
+  bool saves_files() const { return !saved_folder_.empty(); }
   Result<std::vector<SavedInfo>> saved() const;                            // by name
   Result<std::vector<Token>> saved_tokens(const std::string& name) const;  // NotFound: none of that name
   Result<bool> release(const std::string& name);                           // false: none of that name
 
  private:
   struct Active;
+  struct WantedRow {
+    Active* request;
+    int64_t position;
+  };
   struct Submitted {
     uint64_t id;
     Request request;
@@ -102,7 +108,6 @@ class Engine {
   void preempt(uint64_t id);
   void score_prompt(Active& a, int64_t position, std::span<const float> logits);
   void choose_token(Active& a, std::span<const float> logits);
-  Result<Token> choose_from(Active& a, std::span<const float> logits);
   void after_pass(Active& a, int64_t before);
   void take_token(Active& a, Token token);
   bool reuses(const Active& a) const;
@@ -125,8 +130,13 @@ class Engine {
   std::unique_ptr<DiskStore> store_;
   std::map<uint64_t, std::unique_ptr<Active>> active_;
   std::vector<uint64_t> arrived_;  // those whose files are read or written
+  // Of one step; kept so that the next one need not allocate.
   Batch batch_;
-  std::vector<uint64_t> mask_;
+  std::vector<Planned> plan_;
+  std::vector<uint64_t> order_, mask_;
+  std::vector<Active*> in_pass_;
+  std::vector<WantedRow> wanted_;  // one per row of logits
+  SamplingBuffers sampling_;
   Statistics counts_;
 
   mutable std::mutex mutex_;  // of what follows

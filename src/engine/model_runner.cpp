@@ -121,9 +121,9 @@ int64_t ModelRunner::planned_scratch(Model& model, int64_t context) {
       batch.add(nullptr, context - n, std::vector<Token>(size_t(n), 0));
     // Logits are wanted for every row at most in groups of kLogitRows; see pass.
     for (int r = 0; r < std::min<int64_t>(most, kLogitRows); ++r) batch.logit_rows.push_back(r);
-    Step step(*device_, batch);
+    Step step(*device_, batch, views_);
     device_->begin_step();
-    model.logits(step, model.forward(step));
+    model.logits(step, model.forward(step), batch.logit_rows);
   }
   return device_->scratch_bytes();
 }
@@ -157,21 +157,20 @@ Status ModelRunner::forward(SequenceState& sequence, std::span<const Token> toke
   return Ok{};
 }
 
-void ModelRunner::pass(Batch& batch, const OnRow& on_row) {
+void ModelRunner::pass(const Batch& batch, const OnRow& on_row) {
   FloatEnv environment;
   CHECK(int(batch.tokens.size()) <= most_rows());
-  const std::vector<int> wanted = std::move(batch.logit_rows);
-  Step step(*passes_, batch);
+  Step step(*passes_, batch, views_);
   passes_->begin_step();
   Tensor hidden = model_->forward(step);
   for (const Slice& s : batch.slices) s.state->commit(s.span.rows);
+  const std::span<const int> wanted(batch.logit_rows);
   for (size_t first = 0; first < wanted.size(); first += kLogitRows) {
     Scope scope(*passes_);
-    const size_t end = std::min(first + kLogitRows, wanted.size());
-    batch.logit_rows.assign(wanted.begin() + ptrdiff_t(first), wanted.begin() + ptrdiff_t(end));
-    Tensor logits = model_->logits(step, hidden);
-    for (size_t i = first; i < end; ++i)
-      if (!on_row(i, {logits.row(int64_t(i - first)), size_t(logits.cols)})) return;
+    const auto rows = wanted.subspan(first, std::min<size_t>(kLogitRows, wanted.size() - first));
+    Tensor logits = model_->logits(step, hidden, rows);
+    for (size_t i = 0; i < rows.size(); ++i)
+      if (!on_row(first + i, {logits.row(int64_t(i)), size_t(logits.cols)})) return;
   }
 }
 

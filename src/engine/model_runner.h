@@ -22,7 +22,7 @@ struct RunnerOptions {
   int threads = 0;           // 0: what the affinity mask and the cgroup allow
   int chunk = 512;           // prompt rows per pass
   std::string isa = "auto";  // auto, scalar, avx2, avx512
-  int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less a reserve
+  int64_t memory_bytes = 0;  // 0: what the machine or the cgroup has free, less 512 MiB
   int64_t beside_bytes = 0;  // of the budget, what the caller has already: program, vocabulary
   int64_t context = 0;       // 0: what fits, at most the model's own
   std::string kv = "f16";    // how keys and values are stored: f16, bf16, f32
@@ -77,8 +77,8 @@ class ModelRunner {
                  const OnLogits& on_logits);
 
   // One pass over rows of several sequences, at most most_rows(), for which they have reserved room.  All of
-  // them are final when on_row hears the logits of batch.logit_rows, which the pass takes.
-  void pass(Batch& batch, const OnRow& on_row);
+  // them are final when on_row hears the logits of batch.logit_rows.  Allocates nothing.
+  void pass(const Batch& batch, const OnRow& on_row);
 
  private:
   ModelRunner() = default;
@@ -100,6 +100,7 @@ class ModelRunner {
   int64_t read_bytes_ = 0;
   std::string fingerprint_;
   Batch batch_;
+  StepViews views_;
 };
 
 }  // namespace invar

@@ -85,8 +85,8 @@ void Scheduler::await(uint64_t id, uint64_t reader, int64_t until) {
   at->ticket.reader = reader, at->ticket.until = until;
 }
 
-std::vector<uint64_t> Scheduler::order() const {
-  std::vector<uint64_t> ids;
+std::vector<uint64_t> Scheduler::order(std::vector<uint64_t> ids) const {
+  ids.clear();
   for (const Entry& e : running_) ids.push_back(e.ticket.id);
   return ids;
 }
@@ -102,8 +102,8 @@ bool Scheduler::waits(const Ticket& t, const std::vector<Planned>& so_far, bool 
   return position < t.until && (!ends_now || position + rows->rows >= t.until);
 }
 
-std::vector<Planned> Scheduler::plan() const {
-  std::vector<Planned> rows;
+std::vector<Planned> Scheduler::plan(std::vector<Planned> rows) const {
+  rows.clear();
   auto one_row = [](const Ticket& t) { return t.answering && t.tokens - t.position == 1; };
   for (const Entry& e : running_)
     if (one_row(e.ticket) && !e.ticket.held) rows.push_back({e.ticket.id, 1});

@@ -79,15 +79,15 @@ class Scheduler {
   // The state that the reader has at position `until` will be the request's as well.  Reader 0: no more.
   void await(uint64_t id, uint64_t reader, int64_t until);
 
-  // Answers first, then pieces of prompts, both in the order.
-  std::vector<Planned> plan() const;
+  // Answers first, then pieces of prompts, both in the order.  `rows`: an earlier plan, for its memory.
+  std::vector<Planned> plan(std::vector<Planned> rows = {}) const;
   void learn(int64_t rows, double seconds) { pace_.learn(rows, seconds); }
 
   std::optional<uint64_t> victim() const;  // of the running; none: nobody runs
   void preempt(uint64_t id);               // back to its place in the queue
 
-  int64_t most_rows() const;            // of any plan
-  std::vector<uint64_t> order() const;  // of the running
+  int64_t most_rows() const;                                          // of any plan
+  std::vector<uint64_t> order(std::vector<uint64_t> ids = {}) const;  // of the running; `ids`: as above
   size_t running() const { return running_.size(); }
   size_t queued() const { return queue_.size(); }
 

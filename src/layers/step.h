@@ -30,38 +30,50 @@ struct Batch {
     }
   }
   void clear() { tokens.clear(), positions.clear(), slices.clear(), logit_rows.clear(); }
+  void reserve(size_t rows, size_t sequences) {
+    tokens.reserve(rows), positions.reserve(rows), logit_rows.reserve(rows);
+    slices.reserve(sequences);
+  }
+};
+
+struct StepViews {  // the memory of a step's views, kept for the next one
+  std::vector<Span> spans;
+  std::vector<PageView> pages;
+  std::vector<FixedView> fixed;
+
+  void resize(size_t sequences) { spans.resize(sequences), pages.resize(sequences), fixed.resize(sequences); }
 };
 
 class Step {
  public:
-  Step(Device& device, const Batch& batch)
-      : device(device), batch(batch), pages_(batch.slices.size()), fixed_(pages_.size()) {
-    for (const Slice& s : batch.slices) spans_.push_back(s.span);
+  Step(Device& device, const Batch& batch, StepViews& views) : device(device), batch(batch), views_(views) {
+    views_.resize(batch.slices.size());
+    for (size_t i = 0; i < batch.slices.size(); ++i) views_.spans[i] = batch.slices[i].span;
   }
 
   Device& device;
   const Batch& batch;
 
   int64_t rows() const { return int64_t(batch.tokens.size()); }
-  std::span<const Span> spans() const { return spans_; }
+  std::span<const Span> spans() const { return views_.spans; }
 
   // Views of one layer's state, a sequence each; valid until the next call.
   std::span<const PageView> pages(size_t spec, KvFormat format) {
-    for (size_t i = 0; i < pages_.size(); ++i)
-      if (SequenceState* s = batch.slices[i].state) pages_[i] = {s->pages(), s->page_offset(spec), format};
-    return pages_;
+    for (size_t i = 0; i < batch.slices.size(); ++i)
+      if (SequenceState* s = batch.slices[i].state)
+        views_.pages[i] = {s->pages(), s->page_offset(spec), format};
+    return views_.pages;
   }
   std::span<const FixedView> fixed(size_t recurrent, size_t conv) {
-    for (size_t i = 0; i < fixed_.size(); ++i)
+    for (size_t i = 0; i < batch.slices.size(); ++i)
       if (SequenceState* s = batch.slices[i].state)
-        fixed_[i] = {reinterpret_cast<float*>(s->fixed(recurrent)), reinterpret_cast<float*>(s->fixed(conv))};
-    return fixed_;
+        views_.fixed[i] = {reinterpret_cast<float*>(s->fixed(recurrent)),
+                           reinterpret_cast<float*>(s->fixed(conv))};
+    return views_.fixed;
   }
 
  private:
-  std::vector<Span> spans_;
-  std::vector<PageView> pages_;
-  std::vector<FixedView> fixed_;
+  StepViews& views_;
 };
 
 }  // namespace invar

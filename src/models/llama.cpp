@@ -111,7 +111,9 @@ class Llama final : public Model {
     return h;
   }
 
-  Tensor logits(Step& s, Tensor hidden) override { return vocabulary_.logits(s, hidden); }
+  Tensor logits(Step& s, Tensor hidden, std::span<const int> rows) override {
+    return vocabulary_.logits(s, hidden, rows);
+  }
 
  private:
   Config c_{};

@@ -19,11 +19,11 @@ Tensor Vocabulary::embed(Step& s, int64_t hidden) const {
   return x;
 }
 
-Tensor Vocabulary::logits(Step& s, Tensor hidden) const {
-  const int64_t n = int64_t(s.batch.logit_rows.size());
-  Tensor rows = s.device.scratch(n, hidden.cols), y = s.device.scratch(n, head.w.rows);
-  s.device.gather(hidden, s.batch.logit_rows, rows);
-  s.device.matmul(rows, {{{&head, y}}});
+Tensor Vocabulary::logits(Step& s, Tensor hidden, std::span<const int> rows) const {
+  const auto n = int64_t(rows.size());
+  Tensor x = s.device.scratch(n, hidden.cols), y = s.device.scratch(n, head.w.rows);
+  s.device.gather(hidden, rows, x);
+  s.device.matmul(x, {{{&head, y}}});
   return y;
 }
 

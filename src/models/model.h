@@ -17,9 +17,10 @@ class Model {
  public:
   virtual ~Model() = default;
   virtual int64_t vocab() const = 0;
-  virtual int64_t context_length() const = 0;            // of the file
-  virtual Tensor forward(Step& step) = 0;                // last hidden rows, normed: (rows, hidden)
-  virtual Tensor logits(Step& step, Tensor hidden) = 0;  // (batch.logit_rows, vocab)
+  virtual int64_t context_length() const = 0;  // of the file
+  virtual Tensor forward(Step& step) = 0;      // last hidden rows, normed: (rows, hidden)
+  // Of some rows of those: (rows.size(), vocab).
+  virtual Tensor logits(Step& step, Tensor hidden, std::span<const int> rows) = 0;
 };
 
 struct ModelDef {
@@ -39,7 +40,7 @@ struct Vocabulary {
 
   void load(Loader& loader, int64_t vocab, int64_t hidden);
   Tensor embed(Step& s, int64_t hidden) const;
-  Tensor logits(Step& s, Tensor hidden) const;
+  Tensor logits(Step& s, Tensor hidden, std::span<const int> rows) const;
 };
 
 // Rows and columns of token_embd.weight, checked against A.vocab_size, where the file has it, and

@@ -165,7 +165,9 @@ class Qwen35 final : public Model {
     return h;
   }
 
-  Tensor logits(Step& s, Tensor hidden) override { return vocabulary_.logits(s, hidden); }
+  Tensor logits(Step& s, Tensor hidden, std::span<const int> rows) override {
+    return vocabulary_.logits(s, hidden, rows);
+  }
 
  private:
   Config c_{};

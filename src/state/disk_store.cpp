@@ -172,7 +172,7 @@ void DiskStore::Impl::open_folder() {
 // Looks at all files: sizes, what others wrote or removed, and at the start what a killed process left.
 Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
   std::vector<OwnFile> files = TRY(files_of(options.folder));
-  int64_t bytes = 0, latest = 0, damaged = 0, foreign = 0;
+  int64_t bytes = 0, latest = 0, damaged = 0, foreign = 0, others = 0;
   std::unordered_set<std::string> heads;
   for (const OwnFile& file : files) {
     if (first && remove_abandoned(options.folder + "/" + file.name + file.extension)) continue;
@@ -186,7 +186,10 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
     }
     const Result<Head> head = open_head(file.name);
     if (head) {
-      if (!fits(head->head)) continue;
+      if (!fits(head->head)) {
+        others += 1;
+        continue;
+      }
       if (Result<std::vector<uint64_t>> paths = read_paths(*head)) add(file.name, head->head, paths.take());
     } else if (head.error().code == Code::BadFile) {
       damaged += 1;
@@ -204,9 +207,10 @@ Result<std::vector<OwnFile>> DiskStore::Impl::scan(bool first) {
       if (!heads.count(name)) gone.push_back(name);
     for (const std::string& name : gone) forget(name);
   }
-  if (damaged > 0 || (first && foreign > 0))
-    say(options.folder + ": " + std::to_string(damaged) + " damaged files removed, " +
-        std::to_string(foreign) + " of another version left alone");
+  if (damaged > 0 || (first && foreign + others > 0))
+    say(options.folder + ": " + std::to_string(damaged) + " damaged files removed, left alone are " +
+        std::to_string(foreign) + " of another version of the file and " + std::to_string(others) +
+        " of another model, format, drafter or version of the numbers");
   return files;
 }
 

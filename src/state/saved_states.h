@@ -12,16 +12,10 @@
 #include "base/file.h"
 #include "base/result.h"
 #include "state/state.h"
+#include "state/state_key.h"
 #include "state/store_format.h"
 
 namespace invar {
-
-// What must be equal for a state on disk to mean the same.
-struct StateKey {
-  Digest key{};                              // model, formats, layout and drafter
-  std::string model = std::string(64, '0');  // the model's fingerprint, for people
-  uint32_t numerics = 0;
-};
 
 // Where the saved states of a cache folder are.
 inline std::string saved_folder(const std::string& cache_folder) { return cache_folder + "/saved"; }

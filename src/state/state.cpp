@@ -64,6 +64,12 @@ int64_t SequenceState::wanted_pages(int64_t rows) const {
   return std::max<int64_t>(0, pages_of(position_ + rows) - int64_t(pages_.size())) + copies();
 }
 
+void SequenceState::expect(int64_t positions) {
+  if (pool_.page_bytes() == 0) return;
+  pages_.reserve(size_t(pages_of(positions)));
+  tables_.reserve(pages_.capacity());
+}
+
 bool SequenceState::reserve(int64_t rows) {
   const int64_t wanted = wanted_pages(rows);
   if (wanted * pool_.page_bytes() > pool_.room_bytes()) return false;
@@ -119,12 +125,11 @@ void SequenceState::restore(const Snapshot& snapshot) {
   if (set_) std::memcpy(set_.data(), snapshot.fixed.data(), size_t(pool_.set_bytes()));
   position_ = snapshot.position;
   pending_ = 0;
-  std::vector<PageRef> pages;
-  pages.reserve(snapshot.pages.size());
-  for (const PageRef& page : snapshot.pages) pages.push_back(page.live());
-  pages_ = std::move(pages);
-  tables_.clear();
-  for (const PageRef& page : pages_) tables_.push_back(page.data());
+  pages_.clear(), tables_.clear();  // those that the snapshot shares stay
+  for (const PageRef& page : snapshot.pages) {
+    pages_.push_back(page.live());
+    tables_.push_back(page.data());
+  }
 }
 
 }  // namespace invar

@@ -42,6 +42,8 @@ class SequenceState {  // the pool outlives it
   // Room to write `rows` more; false: no room, nothing changed.  A last page that others share is copied
   // here.
   bool reserve(int64_t rows);
+  // Its lists need not grow up to so many positions.
+  void expect(int64_t positions);
   // Pages that reserve(rows) would take.
   int64_t wanted_pages(int64_t rows) const;
 

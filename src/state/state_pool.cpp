@@ -10,8 +10,9 @@
 namespace invar {
 namespace {
 
-constexpr int64_t kAlign = 64;    // of one layer's part
-constexpr int64_t kGrain = 4096;  // what the system takes back
+constexpr int64_t kAlign = 64;            // of one layer's part
+constexpr int64_t kGrain = 4096;          // what the system takes back
+constexpr int64_t kMostListed = 1 << 20;  // blocks that the lists have room for from the start
 
 int64_t rounded(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
 
@@ -61,6 +62,8 @@ Result<std::unique_ptr<StatePool>> StatePool::make(std::span<const StateSpec> la
       return Error{
           Code::NoRoom, "state",
           "expected " + std::to_string(b.most * b.each_bytes) + " bytes of address space, found less"};
+    const auto listed = size_t(std::min(b.most, kMostListed));
+    b.all.reserve(listed), b.spare.reserve(listed), b.absent.reserve(listed);
   }
   return pool;
 }

@@ -279,11 +279,8 @@ void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, 
   const int64_t tall = kMaxQueries / wide, groups = up(shared, wide), part = dim + 2;
   const int64_t most_split = 4 * pool_.threads();  // items: bounds the memory of their parts
 
-  struct Tasks {                // of a span
-    int64_t first, pieces;      // the first one; of each item
-    int64_t split, first_part;  // the first item of those that are split, its first part
-  };
-  std::vector<Tasks> of(spans.size());
+  std::vector<AttendTasks>& of = attend_tasks_;
+  of.resize(spans.size());
   int64_t tasks = 0, split = 0, n_parts = 0, longest = 1;
   for (size_t s = 0; s < spans.size(); ++s) {
     const int64_t items = up(spans[s].rows, tall) * kv_heads * groups;
@@ -333,7 +330,7 @@ void CpuDevice::attend(Tensor q, int64_t heads, int64_t step, int64_t kv_heads, 
   };
   run(tasks, [&](int64_t task) {
     auto after = std::upper_bound(of.begin(), of.end(), task,
-                                  [](int64_t t, const Tasks& each) { return t < each.first; });
+                                  [](int64_t t, const AttendTasks& each) { return t < each.first; });
     const auto s = size_t(after - of.begin()) - 1;
     const int64_t pieces = of[s].pieces, item = (task - of[s].first) / pieces;
     AttendArgs a = queries(s, item);

@@ -90,11 +90,16 @@ class CpuDevice final : public Device {
   template <class PlaceOf>
   Panels pack_panels(Tensor x, int64_t rows, int64_t height, Format activation, PlaceOf place);
   void multiply_tiles(const Product& product, const Panels& x, int64_t first_tile, int64_t end_tile) const;
+  struct AttendTasks {          // of a span
+    int64_t first, pieces;      // the first one; of each item
+    int64_t split, first_part;  // the first item of those that are split, its first part
+  };
 
   const KernelTable& kernels_;
   ThreadPool pool_;
   Arena weights_, vectors_;  // apart: weights that are adopted must not be touched by what lies between
   Arena arena_;
+  std::vector<AttendTasks> attend_tasks_;  // of this call; kept for the next
   bool planning_ = true;
 };
 

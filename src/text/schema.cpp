@@ -101,7 +101,8 @@ void clean(Json& schema, const std::string& at, std::vector<std::string>& ignore
   }
 }
 
-// What the parser will have to follow at once, counted without compiling anything.
+// What the parser will have to follow at once, counted without compiling anything.  It may be less: what is
+// counted as properties of one value, or tests of it, may be of several.
 class Costs {
  public:
   explicit Costs(const Json& root) : root_(root) {}
@@ -200,15 +201,15 @@ class Costs {
   }
 
   Cost one_of(const Json& list, int steps) {
-    Cost all{0};
+    int64_t ways = 0, sum = 0, tests = 0;
     for (const Json& one : list) {
       const Cost cost = of(one, steps + 1);
-      all.ways = std::min(all.ways + cost.ways, kMost);
-      all.optional = std::max(all.optional, cost.optional);
-      all.tests = std::max(all.tests, cost.tests);
+      ways = std::min(ways + cost.ways, kMost);
+      sum = std::min(sum + times(cost.ways, std::max<int64_t>(cost.optional, 1)), kMost);
+      tests = std::max(tests, cost.tests);
     }
-    all.ways = std::max<int64_t>(all.ways, 1);
-    return all;
+    ways = std::max<int64_t>(ways, 1);
+    return {ways, (sum + ways - 1) / ways, tests};
   }
 
   const Json* referred(const Json& schema) const {
@@ -227,8 +228,8 @@ const Json* referred_schema(const Json& root, std::string_view ref) {
   if (!ref.starts_with('#')) return nullptr;
   try {
     const Json::json_pointer at(std::string(ref.substr(1)));
-    return root.contains(at) ? &root.at(at) : nullptr;
-  } catch (const Json::exception&) { return nullptr; }  // not a pointer: nothing is known
+    return &root.at(at);
+  } catch (const Json::exception&) { return nullptr; }  // not a pointer, or to nothing
 }
 
 std::string pointer_part(std::string_view key) {

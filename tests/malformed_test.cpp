@@ -1,11 +1,13 @@
-// O18: files that are no models, or broken ones: every command, the server among them, ends at once with an
-// error that names the file and what is wrong with it.  data/malformed.json has the files.
+// O18: files that are no models, or broken ones: every command, the server among them, ends at once and in
+// little memory with an error that names the file and what is wrong with it.  data/malformed.json has the
+// files.
 #include <chrono>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -16,11 +18,23 @@
 namespace invar {
 namespace {
 
+constexpr double kMostSeconds = 1;
+constexpr int64_t kMostKib = 64 << 10;
+
 struct Ended {
   int status = 0;
   double seconds = 0;
-  std::string said;  // on standard output and error
+  int64_t peak_kib = 0;  // of memory, as far as it was seen while it ran
+  std::string said;      // on standard output and error
 };
+
+// What a process has had in memory at most; the kernel counts anew from when it became the program.
+int64_t peak_kib(pid_t process) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoll(line.substr(line.find_first_of("0123456789")));
+  return 0;
+}
 
 Ended run(const std::vector<std::string>& arguments, const std::string& log) {
   const auto begin = std::chrono::steady_clock::now();
@@ -35,7 +49,14 @@ Ended run(const std::vector<std::string>& arguments, const std::string& log) {
     _exit(127);
   }
   Ended ended;
-  waitpid(child, &ended.status, 0);
+  std::error_code gone;
+  const std::string program = std::filesystem::canonical(INVAR_BINARY);
+  const std::filesystem::path link = "/proc/" + std::to_string(child) + "/exe";
+  while (waitpid(child, &ended.status, WNOHANG) == 0) {
+    const bool begun = std::filesystem::read_symlink(link, gone) == program;
+    if (begun) ended.peak_kib = std::max(ended.peak_kib, peak_kib(child));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
   ended.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   ended.said = read_file(log, 1 << 20).take();
   return ended;
@@ -53,6 +74,7 @@ TEST(Malformed, EveryCommandRefusesByName) {
   ASSERT_EQ(cases.size(), 12u);
   const std::string folder = testing::TempDir() + "malformed-" + std::to_string(getpid());
   std::filesystem::create_directory(folder);
+  int64_t seen_kib = 0;
   for (const Json& one : cases) {
     const std::string name = one["name"], says = one["says"], bytes = unhex(one["hex"]);
     ASSERT_EQ(hex(sha256(std::as_bytes(std::span(bytes)))), one["sha256"]) << name;
@@ -67,15 +89,22 @@ TEST(Malformed, EveryCommandRefusesByName) {
     if (!file) commands.push_back({"inspect", path});  // shows what it can, of an unknown architecture too
     for (const auto& command : commands) {
       SCOPED_TRACE(command[0] + " " + name);
-      const Ended ended = run(command, log);
+      Ended ended = run(command, log);
+      for (int again = 0; again < 3 && ended.seconds >= kMostSeconds; ++again)
+        ended = run(command, log);  // the machine was busy
       EXPECT_TRUE(WIFEXITED(ended.status) && WEXITSTATUS(ended.status) != 0) << ended.status << ended.said;
       EXPECT_NE(ended.said.find(path), std::string::npos) << ended.said;
       EXPECT_NE(ended.said.find(says), std::string::npos) << ended.said;
-      EXPECT_LT(ended.seconds, 5) << "one second, and what a busy machine takes";
+      EXPECT_LT(ended.seconds, kMostSeconds);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they take more
+      EXPECT_LT(ended.peak_kib, kMostKib);
+#endif
+      seen_kib = std::max(seen_kib, ended.peak_kib);
     }
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 2) << "nothing is left behind";
     std::filesystem::remove(path);
   }
+  EXPECT_GT(seen_kib, 0);
   std::filesystem::remove_all(folder);
 }
 

@@ -10,8 +10,6 @@ namespace {
 
 const std::string kChat = "/v1/chat/completions";
 
-Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
-
 // Asks in the background, and has the answer when it is wanted.
 class Asked {
  public:
@@ -140,8 +138,7 @@ TEST_F(Operations, AStructureGoesOnFromWhatTheClientBegan) {
       {"properties", {{"ok", {{"type", "boolean"}}}, {"s", {{"type", "string"}, {"maxLength", 3}}}}},
       {"required", {"ok", "s"}},
       {"additionalProperties", false}};
-  const Json forced = {
-      {"response_format", {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}}}};
+  const Json forced = {{"response_format", by_schema(schema)}};
   for (const char* begun :
        {"{", "{\"o", "{\"ok\":tr", "{ \"ok\" : true ,\n  \"s\": \"a b", "{\"ok\":false,\"s\":\"\\\"\"}"}) {
     const HttpAnswer a = ask(begun, forced);
@@ -164,10 +161,7 @@ TEST_F(Operations, AStructureGoesOnFromWhatTheClientBegan) {
 
 TEST_F(Operations, AThoughtThatTheClientBeganIsNotPartOfTheStructure) {
   Site site(*xml_, Site::engine(*xml_));
-  Json body = {{"messages", user("x")},
-               {"temperature", 0},
-               {"max_tokens", 200},
-               {"structured_outputs", {{"choice", {"mno", "azx"}}}}};
+  Json body = choosing(200);
   auto begin = [&](const char* text) {
     body["messages"][1] = {{"role", "assistant"}, {"content", text}};
     const HttpAnswer a = site.post(kChat, body);

@@ -10,6 +10,7 @@
 #include "server/intake.h"
 #include "server/parse.h"
 #include "streams.h"
+#include "text/normalize.h"
 
 namespace invar::server {
 namespace {
@@ -173,9 +174,9 @@ TEST_F(Parse, OneConversationInThreeApis) {
     {"role":"user","content":[{"type":"tool_result","tool_use_id":"c1","content":[{"type":"text","text":"a.txt"}]},
       {"type":"text","text":"Go on."}]}]})")
                             .q.conversation->messages;
-  // Templates get arguments as objects, wherever they came from.
-  EXPECT_EQ(sorted(prepare_messages(chat)), sorted(prepare_messages(responses)));
-  EXPECT_EQ(sorted(prepare_messages(chat)), sorted(prepare_messages(messages)));
+  // What templates get, wherever it came from.
+  EXPECT_EQ(sorted(*normalize_messages(chat)), sorted(*normalize_messages(responses)));
+  EXPECT_EQ(sorted(*normalize_messages(chat)), sorted(*normalize_messages(messages)));
   EXPECT_EQ(chat.size(), 5u);
   EXPECT_EQ(chat[2]["reasoning_content"], "hm");
 }

@@ -66,17 +66,9 @@ class Served : public testing::TestWithParam<const char*> {
 // Sends the request and leaves once `enough` says so.
 template <class Enough>
 void ask_and_leave(int port, const Json& body, const Enough& enough) {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(uint16_t(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  ASSERT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
   const std::string text = json_text(body);
-  const std::string request =
-      "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: " + std::to_string(text.size()) +
-      "\r\n\r\n" + text;
-  ASSERT_EQ(send(fd, request.data(), request.size(), MSG_NOSIGNAL), ssize_t(request.size()));
+  const int fd = connect_and_send(port, "POST /v1/completions HTTP/1.1\r\nHost: test\r\nContent-Length: " +
+                                            std::to_string(text.size()) + "\r\n\r\n" + text);
   for (int i = 0; i < 10000 && !enough(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   close(fd);
 }
@@ -128,13 +120,13 @@ class Reused : public Served {
 };
 
 TEST_P(Reused, TurnsOfConversations) {
-  for (int64_t length : {16, 63, 64, 65, 200, 900, 3000}) {
+  for (int64_t length : {16, 63, 64, 65, 200, 900, 3000, 6000}) {
     start();
     std::vector<Token> prompt;
     more(prompt, length);
     std::vector<Token> said = turn(prompt, 0, "first");
     int64_t before = 0;
-    for (int i = 0; i < 2; ++i) {
+    for (int i = 0; i < (length < 3000 ? 3 : 1); ++i) {
       before = int64_t(prompt.size());
       prompt.insert(prompt.end(), said.begin(), said.end());
       more(prompt, kAppended);
@@ -154,14 +146,14 @@ TEST_P(Reused, TurnsOfConversations) {
 }
 
 TEST_P(Reused, TwoConversationsInTurn) {
-  for (int64_t length : {16, 65, 900}) {
+  for (int64_t length : {16, 65, 900, 6000}) {
     start();
     std::vector<Token> system;
     more(system, length / 2);
     std::vector<std::vector<Token>> talks(2, system);
     for (auto& talk : talks) more(talk, length - length / 2);
     std::vector<int64_t> before(2, 0);
-    for (int round = 0; round < 3; ++round)
+    for (int round = 0; round < (length < 3000 ? 3 : 2); ++round)
       for (size_t i : {0u, 1u}) {
         const auto said = turn(talks[i], before[i], i ? "B" : "A");
         before[i] = int64_t(talks[i].size());

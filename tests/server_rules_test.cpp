@@ -1,4 +1,5 @@
 // What requests may ask an answer to be, in every form that clients write it in, whole and streamed.
+#include <chrono>
 #include <gtest/gtest.h>
 
 #include "serving.h"
@@ -7,8 +8,6 @@ namespace invar {
 namespace {
 
 const std::string kChat = "/v1/chat/completions";
-
-Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
 
 // The answer, equal both ways.
 Json said(Site& site, Json body) {
@@ -67,8 +66,7 @@ TEST_F(Asked, FormsOfStructures) {
       {{{"guided_json", json_text(kFlag)}}, "{\"a\":false}"},
       {{{"json_schema", kFlag}}, "{\"a\":false}"},
       {{{"response_format", {{"type", "json_object"}, {"schema", kFlag}}}}, "{\"a\":false}"},
-      {{{"response_format", {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", kFlag}}}}}},
-       "{\"a\":false}"},
+      {{{"response_format", by_schema(kFlag)}}, "{\"a\":false}"},
       {{{"structured_outputs", {{"json", kFlag}, {"whitespace_pattern", "\\n"}}}}, "{\n\"a\"\n:\nfalse\n}"},
       {{{"response_format", tags("<f=")}}, "<f=on>{\"a\":false}</f>"},
       {{{"structured_outputs", {{"structural_tag", json_text(tags("<f="))}}}}, "<f=on>{\"a\":false}</f>"}};
@@ -113,6 +111,39 @@ TEST_F(Asked, WhatCannotBeHonouredIsRefusedByName) {
     if (!c.code.empty()) { EXPECT_EQ(error["code"], c.code) << refused.body; }
     EXPECT_NE(error["message"].get<std::string>().find(c.says), std::string::npos) << refused.body;
   }
+}
+
+TEST_F(Asked, ASchemaThatWouldTakeLongIsRefusedAtOnce) {
+  Site site(*xml_, script_line("ok"));
+  Json wide = {{"type", "object"}, {"properties", Json::object()}};
+  for (int i = 0; i < 5000; ++i) wide["properties"]["p" + std::to_string(i)] = {{"type", "integer"}};
+  const Json deep = {{"type", "object"}, {"properties", {{"a", {{"type", "array"}, {"items", wide}}}}}};
+  const Json format = {{"type", "json_schema"}, {"name", "n"}, {"schema", deep}};
+  const Json message = {{"messages", user("x")}, {"max_tokens", 9}, {"output_config", {{"format", format}}}};
+  struct Case {
+    const char* path;
+    Json body;
+    std::string where;
+  };
+  const std::vector<Case> cases = {
+      {"/v1/chat/completions", body({{"response_format", by_schema(wide)}}), "schema: "},
+      {"/v1/chat/completions", body({{"response_format", by_schema(deep)}}), "/properties/a/items: "},
+      {"/v1/completions", {{"prompt", "x"}, {"guided_json", deep}}, "/properties/a/items: "},
+      {"/v1/responses", {{"input", "x"}, {"text", {{"format", format}}}}, "/properties/a/items: "},
+      {"/v1/messages", message, "/properties/a/items: "}};
+  for (const Case& c : cases)
+    for (const bool stream : {false, true}) {
+      SCOPED_TRACE(c.path);
+      Json asked = c.body;
+      asked["stream"] = stream;
+      const auto began = std::chrono::steady_clock::now();
+      const HttpAnswer refused = site.post(c.path, asked);
+      EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+      ASSERT_EQ(refused.status, 400) << refused.body;
+      const std::string why = refused.json()["error"]["message"];
+      EXPECT_NE(why.find(c.where + "expected at most"), std::string::npos) << why;
+      EXPECT_NE(why.find("found 5000"), std::string::npos) << why;
+    }
 }
 
 TEST_F(Asked, WhatIsNotEnforcedIsToldInAHeader) {

@@ -12,8 +12,6 @@
 namespace invar {
 namespace {
 
-Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
-
 std::string joined(const HttpAnswer& answer) { return std::to_string(answer.status) + " " + answer.body; }
 
 using Serving = ServedModels;
@@ -288,21 +286,14 @@ TEST_F(Serving, AMessageOfTheAssistantAtTheEndIsGoneOnWith) {
 
 TEST_F(Serving, ForcedAnswers) {
   Site site(*plain_, Site::engine(*plain_));
-  Json body = {{"messages", user("x")},
-               {"temperature", 0},
-               {"max_tokens", 60},
-               {"structured_outputs", {{"choice", {"mno", "azx"}}}}};
+  Json body = choosing(60);
   EXPECT_EQ(said_by_chat(site.post("/v1/chat/completions", body).json())["content"], "azx")
       << "the lowest of equal tokens";
   body.erase("structured_outputs");
-  body["response_format"] = {{"type", "json_schema"},
-                             {"json_schema",
-                              {{"name", "n"},
-                               {"schema",
-                                {{"type", "object"},
-                                 {"properties", {{"ok", {{"type", "boolean"}}}}},
-                                 {"required", {"ok"}},
-                                 {"additionalProperties", false}}}}}};
+  body["response_format"] = by_schema({{"type", "object"},
+                                       {"properties", {{"ok", {{"type", "boolean"}}}}},
+                                       {"required", {"ok"}},
+                                       {"additionalProperties", false}});
   body["n"] = 2;
   const Json whole = site.post("/v1/chat/completions", body).json();
   for (const Json& choice : whole["choices"]) {

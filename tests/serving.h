@@ -40,23 +40,28 @@ struct HttpAnswer {
   }
 };
 
-// One request on a connection of its own.
-inline HttpAnswer http_ask(int port, const std::string& method, const std::string& path,
-                           const std::string& body, const std::string& headers = {}) {
+// A connection of its own, on which this has been asked.
+inline int connect_and_send(int port, std::string_view request) {
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(uint16_t(port));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  while (!request.empty()) {
+    const ssize_t n = send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    if (n <= 0) break;
+    request.remove_prefix(size_t(n));
+  }
+  return fd;
+}
+
+inline HttpAnswer http_ask(int port, const std::string& method, const std::string& path,
+                           const std::string& body, const std::string& headers = {}) {
   std::string request = method + " " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n" + headers;
   if (method == "POST") request += "Content-Length: " + std::to_string(body.size()) + "\r\n";
   request += "\r\n" + body;
-  for (std::string_view rest = request; !rest.empty();) {
-    const ssize_t n = send(fd, rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (n <= 0) break;
-    rest.remove_prefix(size_t(n));
-  }
+  const int fd = connect_and_send(port, request);
   std::string got;
   char block[65536];
   for (ssize_t n; (n = recv(fd, block, sizeof block, 0)) > 0;) got.append(block, size_t(n));
@@ -217,6 +222,21 @@ class ServedModels : public testing::Test {
   }
   static inline ServedModel *plain_ = nullptr, *xml_ = nullptr;
 };
+
+inline Json user(const std::string& text) { return Json::array({{{"role", "user"}, {"content", text}}}); }
+
+// A request of chat whose answer must be one of two texts.
+inline Json choosing(int most) {
+  return {{"messages", user("x")},
+          {"temperature", 0},
+          {"max_tokens", most},
+          {"structured_outputs", {{"choice", {"mno", "azx"}}}}};
+}
+
+// The format of an answer by a schema.
+inline Json by_schema(const Json& schema) {
+  return {{"type", "json_schema"}, {"json_schema", {{"name", "n"}, {"schema", schema}}}};
+}
 
 // A line of a script whose tokens are bytes.
 inline std::string script_line(std::string_view bytes, const std::string& end = "eos",

@@ -94,6 +94,8 @@ void describe(Options& o, Flags& f) {
   o.flag("--constrain-tools", f.api.constrain_tools, "Arguments obey the schema of each tool, strict or not");
   o.choice("--system-midway", f.api.system_midway, {"hoist", "inline", "reject"},
            "System messages after the first");
+  o.flag("--keep-client-headers", f.api.keep_headers,
+         "System text that begins with x-anthropic- stays in the prompt");
   o.flag("--strict-usage", f.api.strict_usage, "No fields of ours in usage");
   o.flag("--no-log", f.no_log, "No line for each request on standard error");
   add_sampling(o, f.sampling);

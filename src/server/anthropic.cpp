@@ -25,7 +25,7 @@ class Reader {
  private:
   void read_tools();
   void read_choice();
-  void read_system();
+  void read_system(Body& holder, const char* name);
   void read_message(Body message);
   void read_user(Body& message);
   void read_assistant(Body& message);
@@ -35,8 +35,8 @@ class Reader {
   std::string block_text(Body& block);
   std::string document_text(Body& block);
   std::string reference_text(Body& block);
-  void say(const char* role, std::string text) {
-    c_.messages.push_back({{"role", role}, {"content", std::move(text)}});
+  void say(const char* role, Json content) {
+    c_.messages.push_back({{"role", role}, {"content", std::move(content)}});
   }
 
   Body body_;
@@ -97,19 +97,17 @@ std::string Reader::reference_text(Body& block) {
   return name;
 }
 
-void Reader::read_system() {
-  std::string text;
-  const Json* system = body_.any("system");
-  if (system && system->is_array()) {
-    for (size_t i = 0; i < system->size(); ++i) {
-      Body block = body_.item("system", i);
-      const std::string part = block_text(block);
-      if (!part.starts_with("x-anthropic-")) append(text, part);  // changes with each request
-    }
-  } else {
-    text = text_of(body_, "system");
+// By parts, since each may begin with headers that are dropped.
+void Reader::read_system(Body& holder, const char* name) {
+  const Json* system = holder.any(name);
+  if (!system) return;
+  if (!system->is_array()) return say("system", text_of(holder, name));
+  Json parts = Json::array();
+  for (size_t i = 0; i < system->size(); ++i) {
+    Body block = holder.item(name, i);
+    parts.push_back({{"type", "text"}, {"text", block_text(block)}});
   }
-  if (!text.empty()) say("system", text);
+  say("system", std::move(parts));
 }
 
 void Reader::read_user(Body& message) {
@@ -169,7 +167,7 @@ void Reader::read_message(Body message) {
   const std::string role = message.text("role").value_or("");
   if (role == "user") read_user(message);
   else if (role == "assistant") read_assistant(message);
-  else if (role == "system") say("system", text_of(message, "content"));
+  else if (role == "system") read_system(message, "content");
   else message.wrong("role", "expected user or assistant, found \"" + role + "\"");
 }
 
@@ -232,7 +230,7 @@ void Reader::read(bool counting) {
   q_.model = body_.text("model").value_or("");
   read_tools();
   read_choice();
-  read_system();
+  read_system(body_, "system");
   const Json* messages = body_.list("messages");
   if (!messages || (messages->empty() && !counting))
     body_.wrong("messages", "expected at least one message, found none");

@@ -9,6 +9,13 @@ const Json kNothing = Json::object();
 
 }  // namespace
 
+Json content_of(const std::string& role, const std::vector<std::string>& parts) {
+  if (parts.size() > 1 && (role == "system" || role == "developer")) return parts;
+  std::string text;
+  for (const std::string& part : parts) text += part;
+  return text;
+}
+
 std::string kind_of(const Json& value) {
   switch (value.type()) {
     case Json::value_t::null:

@@ -45,6 +45,10 @@ class Body {
   std::string path_;
 };
 
+// The content of a message of this role.  Parts of system messages stay apart: each may begin with headers
+// that are dropped later.
+Json content_of(const std::string& role, const std::vector<std::string>& parts);
+
 // What a value is, for messages.
 std::string kind_of(const Json& value);
 

@@ -13,6 +13,7 @@ namespace invar::server {
 
 struct Dialect {
   AnswerFormat format;
+  bool alternates;  // the template refuses two turns of the user side by side
   GrammarCompiler grammars;
   std::unique_ptr<MaskThread> thread;
   std::unique_ptr<ConstraintMaker> constraints;

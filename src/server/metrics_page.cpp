@@ -14,21 +14,39 @@ std::string label_text(const std::string& value) {
   return text;
 }
 
+struct Shown {
+  const char *name, *help;
+  double value;
+};
+
+void gauges(MetricsText& t, std::initializer_list<Shown> list) {
+  for (const Shown& s : list) t.gauge(s.name, s.help, s.value);
+}
+
+void counters(MetricsText& t, std::initializer_list<Shown> list) {
+  for (const Shown& s : list) t.counter(s.name, s.help, s.value);
+}
+
+// One counter by a label.
+void labelled(MetricsText& t, const char* name, const char* help, const std::string& label,
+              std::initializer_list<std::pair<const char*, const Counter*>> list) {
+  for (const auto& [value, counter] : list)
+    t.counter(name, help, double(counter->value()), label + "=\"" + value + "\"");
+}
+
 void add_requests(MetricsText& t, const Metrics& m) {
-  t.gauge("vllm:num_requests_running", "Requests that run.", double(m.running.value()));
-  t.gauge("vllm:num_requests_waiting", "Requests that wait.", double(m.waiting.value()));
-  t.gauge("vllm:num_requests_waiting_by_reason", "Requests that wait, by why.", double(m.waiting.value()),
-          "reason=\"capacity\"");
-  t.gauge("vllm:num_requests_waiting_by_reason", "Requests that wait, by why.", 0, "reason=\"deferred\"");
-  t.counter("vllm:prompt_tokens_total", "Tokens of prompts.", double(m.prompt_tokens.value()));
-  t.counter("vllm:generation_tokens_total", "Tokens of answers.", double(m.generation_tokens.value()));
-  const std::pair<const char*, const Counter*> ends[] = {
-      {"stop", &m.stopped}, {"length", &m.length}, {"abort", &m.aborted}, {"error", &m.errors}};
-  for (auto [name, counter] : ends)
-    t.counter("vllm:request_success_total", "Answers that ended, by how.", double(counter->value()),
-              "finished_reason=\"" + std::string(name) + "\"");
-  t.counter("vllm:admission_rejections_total", "Requests refused since the queue was full.",
-            double(m.rejected.value()));
+  const auto waiting = double(m.waiting.value());
+  gauges(t, {{"vllm:num_requests_running", "Requests that run.", double(m.running.value())},
+             {"vllm:num_requests_waiting", "Requests that wait.", waiting}});
+  for (const auto& [reason, value] : {std::pair("capacity", waiting), std::pair("deferred", 0.0)})
+    t.gauge("vllm:num_requests_waiting_by_reason", "Requests that wait, by why.", value,
+            std::string("reason=\"") + reason + "\"");
+  counters(t, {{"vllm:prompt_tokens_total", "Tokens of prompts.", double(m.prompt_tokens.value())},
+               {"vllm:generation_tokens_total", "Tokens of answers.", double(m.generation_tokens.value())},
+               {"vllm:admission_rejections_total", "Requests refused since the queue was full.",
+                double(m.rejected.value())}});
+  labelled(t, "vllm:request_success_total", "Answers that ended, by how.", "finished_reason",
+           {{"stop", &m.stopped}, {"length", &m.length}, {"abort", &m.aborted}, {"error", &m.errors}});
 }
 
 // Of the state, that running requests use.
@@ -82,17 +100,17 @@ void add_llama(MetricsText& t, const Metrics& m, const Statistics& s, double usa
   const double read = double(s.prompt_rows), read_s = m.prefill.sum();
   const double written = double(m.generation_tokens.value()), written_s = m.decode.sum();
   const auto rate = [](double n, double seconds) { return seconds > 0 ? n / seconds : 0; };
-  t.counter("llamacpp:prompt_tokens_total", "Tokens of prompts that were read.", read);
-  t.counter("llamacpp:prompt_seconds_total", "Time to read them.", read_s);
-  t.counter("llamacpp:tokens_predicted_total", "Tokens of answers.", written);
-  t.counter("llamacpp:tokens_predicted_seconds_total", "Time to write them.", written_s);
-  t.gauge("llamacpp:prompt_tokens_seconds", "Tokens read each second.", rate(read, read_s));
-  t.gauge("llamacpp:predicted_tokens_seconds", "Tokens written each second.", rate(written, written_s));
-  t.gauge("llamacpp:kv_cache_usage_ratio", "Share of the state that running requests use.", usage);
-  t.gauge("llamacpp:kv_cache_tokens", "Positions of the state that running requests use.",
-          double(s.state.pages.live * kPagePositions));
-  t.gauge("llamacpp:requests_processing", "Requests that run.", double(m.running.value()));
-  t.gauge("llamacpp:requests_deferred", "Requests that wait.", double(m.waiting.value()));
+  counters(t, {{"llamacpp:prompt_tokens_total", "Tokens of prompts that were read.", read},
+               {"llamacpp:prompt_seconds_total", "Time to read them.", read_s},
+               {"llamacpp:tokens_predicted_total", "Tokens of answers.", written},
+               {"llamacpp:tokens_predicted_seconds_total", "Time to write them.", written_s}});
+  gauges(t, {{"llamacpp:prompt_tokens_seconds", "Tokens read each second.", rate(read, read_s)},
+             {"llamacpp:predicted_tokens_seconds", "Tokens written each second.", rate(written, written_s)},
+             {"llamacpp:kv_cache_usage_ratio", "Share of the state that running requests use.", usage},
+             {"llamacpp:kv_cache_tokens", "Positions of the state that running requests use.",
+              double(s.state.pages.live * kPagePositions)},
+             {"llamacpp:requests_processing", "Requests that run.", double(m.running.value())},
+             {"llamacpp:requests_deferred", "Requests that wait.", double(m.waiting.value())}});
 }
 
 void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCounts& h,
@@ -101,39 +119,38 @@ void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCo
           "version=\"" + label_text(served.model.version) + "\",commit=\"" + label_text(served.model.commit) +
               "\"");
   t.histogram("invar_pass_seconds", "Time of a pass of the engine.", m.pass_s);
-  const std::pair<const char*, const Counter*> places[] = {{"waiting", &m.cancelled_waiting},
-                                                           {"reading", &m.cancelled_reading},
-                                                           {"answering", &m.cancelled_answering}};
-  for (auto [phase, counter] : places)
-    t.counter("invar_cancelled_total", "Answers that were cancelled, by where they were.",
-              double(counter->value()), "phase=\"" + std::string(phase) + "\"");
-  t.counter("invar_steps_total", "Turns of the engine.", double(s.steps));
-  t.counter("invar_prompt_rows_total", "Rows of prompts that were computed.", double(s.prompt_rows));
-  t.counter("invar_answer_rows_total", "Rows of answers that were computed.", double(s.answer_rows));
-  t.counter("invar_snapshots_total", "Snapshots taken.", double(s.snapshots));
-  t.counter("invar_from_disk_total", "Requests that went on from a state on disk.", double(s.from_disk));
-  t.counter("invar_evicted_bytes_total", "State given up for other.", double(s.evicted_bytes));
-  t.gauge("invar_memory_allowed_bytes", "The budget of memory.", double(s.memory.allowed_bytes));
+  labelled(t, "invar_cancelled_total", "Answers that were cancelled, by where they were.", "phase",
+           {{"waiting", &m.cancelled_waiting},
+            {"reading", &m.cancelled_reading},
+            {"answering", &m.cancelled_answering}});
   for (const MemoryKind& kind : memory_by_kind(s))
     t.gauge("invar_memory_bytes", "Memory by kind.", double(kind.bytes),
             "kind=\"" + std::string(kind.name) + "\"");
-  t.gauge("invar_weights_bytes", "Packed weights.", double(s.memory.weights_bytes));
-  t.gauge("invar_state_budget_bytes", "Room for state.", double(s.state.budget_bytes));
-  t.gauge("invar_state_used_bytes", "State in memory, kept for reuse or in use.", double(s.state.used_bytes));
-  t.gauge("invar_tree_snapshots", "Snapshots in memory.", double(s.tree.snapshots));
-  t.gauge("invar_disk_bytes", "Files of states.", double(s.disk.bytes));
-  t.counter("invar_parse_anomalies_total", "Tool calls that were not well formed.",
-            double(m.parse_anomalies.value()));
+  gauges(t, {{"invar_memory_allowed_bytes", "The budget of memory.", double(s.memory.allowed_bytes)},
+             {"invar_weights_bytes", "Packed weights.", double(s.memory.weights_bytes)},
+             {"invar_state_budget_bytes", "Room for state.", double(s.state.budget_bytes)},
+             {"invar_state_used_bytes", "State in memory, kept for reuse or in use.",
+              double(s.state.used_bytes)},
+             {"invar_tree_snapshots", "Snapshots in memory.", double(s.tree.snapshots)},
+             {"invar_disk_bytes", "Files of states.", double(s.disk.bytes)},
+             {"invar_text_queue", "Requests before the text thread.", double(served.text.waiting())},
+             {"invar_http_connections", "Open connections.", double(h.connections)}});
+  counters(t, {{"invar_steps_total", "Turns of the engine.", double(s.steps)},
+               {"invar_prompt_rows_total", "Rows of prompts that were computed.", double(s.prompt_rows)},
+               {"invar_answer_rows_total", "Rows of answers that were computed.", double(s.answer_rows)},
+               {"invar_snapshots_total", "Snapshots taken.", double(s.snapshots)},
+               {"invar_from_disk_total", "Requests that went on from a state on disk.", double(s.from_disk)},
+               {"invar_evicted_bytes_total", "State given up for other.", double(s.evicted_bytes)},
+               {"invar_parse_anomalies_total", "Tool calls that were not well formed.",
+                double(m.parse_anomalies.value())},
+               {"invar_http_accepted_total", "Connections taken.", double(h.accepted)},
+               {"invar_http_refused_total", "Connections over the limit.", double(h.refused)},
+               {"invar_http_requests_total", "Requests of any path.", double(h.requests)},
+               {"invar_http_gone_total", "Clients that left before the end of an answer.", double(h.gone)},
+               {"invar_http_stalled_total", "Clients that took nothing for too long.", double(h.stalled)},
+               {"invar_http_sent_bytes_total", "Bytes written.", double(h.sent_bytes)}});
   t.histogram("invar_template_seconds", "Rendering and tokenizing a prompt.", m.template_s);
   t.histogram("invar_grammar_seconds", "Compiling a grammar.", m.grammar_s);
-  t.gauge("invar_text_queue", "Requests before the text thread.", double(served.text.waiting()));
-  t.gauge("invar_http_connections", "Open connections.", double(h.connections));
-  t.counter("invar_http_accepted_total", "Connections taken.", double(h.accepted));
-  t.counter("invar_http_refused_total", "Connections over the limit.", double(h.refused));
-  t.counter("invar_http_requests_total", "Requests of any path.", double(h.requests));
-  t.counter("invar_http_gone_total", "Clients that left before the end of an answer.", double(h.gone));
-  t.counter("invar_http_stalled_total", "Clients that took nothing for too long.", double(h.stalled));
-  t.counter("invar_http_sent_bytes_total", "Bytes written.", double(h.sent_bytes));
 }
 
 }  // namespace

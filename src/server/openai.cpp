@@ -8,28 +8,27 @@
 namespace invar::server {
 namespace {
 
-// The text of a message: a string, or parts that are text.
-std::string read_content(Body& message) {
+// The texts of a message: a string, or parts that are text.
+std::vector<std::string> read_texts(Body& message) {
   const Json* content = message.any("content");
   if (!content) return {};
-  if (content->is_string()) return content->get<std::string>();
+  if (content->is_string()) return {content->get<std::string>()};
   if (!content->is_array()) {
     message.wrong("content", "expected a string or a list of parts, found " + kind_of(*content));
     return {};
   }
-  std::string text;
+  std::vector<std::string> texts;
   for (size_t i = 0; i < content->size(); ++i) {
     if ((*content)[i].is_string()) {
-      text += (*content)[i].get<std::string>();
+      texts.push_back((*content)[i].get<std::string>());
       continue;
     }
     Body part = message.item("content", i);
     const std::string type = part.text("type").value_or("text");
-    if (type == "text") text += part.text("text").value_or("");
-    else if (type == "refusal") text += part.text("refusal").value_or("");
+    if (type == "text" || type == "refusal") texts.push_back(part.text(type.c_str()).value_or(""));
     else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
-  return text;
+  return texts;
 }
 
 Json read_call(Body call, Body function) {
@@ -49,7 +48,7 @@ Json read_message(Body message) {
   const std::string role = message.text("role").value_or("");
   if (std::find(std::begin(kRoles), std::end(kRoles), role) == std::end(kRoles))
     message.wrong("role", "expected system, developer, user, assistant or tool, found \"" + role + "\"");
-  Json m = {{"role", role == "function" ? "tool" : role}, {"content", read_content(message)}};
+  Json m = {{"role", role == "function" ? "tool" : role}, {"content", content_of(role, read_texts(message))}};
   for (const char* name : {"name", "tool_call_id"})
     if (const auto text = message.text(name)) m[name] = *text;
   if (role != "assistant") return m;

@@ -64,6 +64,8 @@ std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, T
   if (asked.empty()) asked.push_back({{"role", "user"}, {"content", ""}});  // clients probe with nothing
   NormalizeOptions options;
   options.late_system = late_system(served.options.system_midway);
+  options.merge_users = served.dialect->alternates;
+  options.keep_headers = served.options.keep_headers;
   auto messages = normalize_messages(asked, options);
   if (!messages) return api_error(messages.error());
   auto tools = normalize_tools(c.tools), deferred = normalize_tools(c.deferred);

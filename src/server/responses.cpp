@@ -27,6 +27,7 @@ class Reader {
   void read_format();
   void refuse_what_needs_a_store();
   void echo();
+  std::vector<std::string> texts_of(Body& holder, const char* name);
   std::string text_of(Body& holder, const char* name);
   std::string shown_name(const std::string& space, const std::string& name) const {
     return space.empty() ? name : space + "__" + name;
@@ -42,25 +43,29 @@ class Reader {
 };
 
 // A string, or its parts.
-std::string Reader::text_of(Body& holder, const char* name) {
+std::vector<std::string> Reader::texts_of(Body& holder, const char* name) {
   const Json* content = holder.any(name);
   if (!content) return {};
-  if (content->is_string()) return content->get<std::string>();
+  if (content->is_string()) return {content->get<std::string>()};
   if (!content->is_array()) {
     holder.wrong(name, "expected a string or a list of parts, found " + kind_of(*content));
     return {};
   }
-  std::string text;
+  std::vector<std::string> texts;
   for (size_t i = 0; i < content->size(); ++i) {
     Body part = holder.item(name, i);
     const std::string type = part.text("type").value_or("");
-    if (type == "refusal") text += part.text("refusal").value_or("");
+    if (type == "refusal") texts.push_back(part.text("refusal").value_or(""));
     else if (type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
              type == "summary_text")
-      text += part.text("text").value_or("");
+      texts.push_back(part.text("text").value_or(""));
     else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
-  return text;
+  return texts;
+}
+
+std::string Reader::text_of(Body& holder, const char* name) {
+  return content_of("", texts_of(holder, name)).get<std::string>();
 }
 
 // The turn of the model that goes on, or a new one: text and thought come before calls.
@@ -103,11 +108,11 @@ void Reader::read_item(Body item) {
   const std::string type = item.text("type").value_or(item.any("role") ? "message" : "");
   if (type == "message") {
     const std::string role = item.text("role").value_or("");
-    const std::string text = text_of(item, "content");
+    Json content = content_of(role, texts_of(item, "content"));
     if (role == "assistant") {
-      assistant(false, false)["content"] = text;
+      assistant(false, false)["content"] = std::move(content);
     } else if (role == "user" || role == "system" || role == "developer") {
-      c_.messages.push_back({{"role", role}, {"content", text}});
+      c_.messages.push_back({{"role", role}, {"content", std::move(content)}});
     } else {
       item.wrong("role", "expected user, assistant, system or developer, found \"" + role + "\"");
     }

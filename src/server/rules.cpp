@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "server/dialect.h"
 #include "text/call_grammar.h"
+#include "text/lark.h"
 
 namespace invar::server {
 namespace {
@@ -169,6 +170,9 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
                                  Rules& out) {
   const Dialect& dialect = *served.dialect;
   AnswerRules rules;
+  if (q.structure.kind == Structure::Kind::Lark)
+    if (const Status soon = check_lark(q.structure.text, "grammar"); !soon)
+      return refused(what_forces(q), soon.error().where + ": " + soon.error().message, "invalid_schema");
   std::optional<GrammarSpec> spec = spec_of(q.structure);
   if (q.conversation) {
     if (auto fault = choose_tools(q, prompt, dialect, served.chat.tokenizer(), served.options.constrain_tools,

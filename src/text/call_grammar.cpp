@@ -5,6 +5,7 @@
 
 #include "text/gbnf.h"
 #include "text/lark.h"
+#include "text/schema.h"
 #include "text/tool_table.h"
 
 namespace invar {
@@ -12,6 +13,7 @@ namespace invar {
 namespace {
 
 constexpr size_t kMaxTools = 512;
+constexpr size_t kMaxBytes = size_t{1} << 20;  // of the grammar: definitions are repeated in it
 
 // A text of a Lark grammar: literals side by side become one, markers are tokens where the vocabulary has
 // them.
@@ -145,9 +147,11 @@ class Builder {
       const std::string where = "/tools/" + std::to_string(i) + "/function/parameters";
       const std::string rule = "f" + std::to_string(i);
       std::vector<std::string> ignored;
-      const Json parameters = enforceable(function.value("parameters", Json::object()), ignored);
+      Json asked = function.value("parameters", Json::object());
+      TRY(check_schema(asked, where));
+      const Json parameters = enforceable(std::move(asked), ignored);
       if (f_.calls == AnswerFormat::Calls::Json) add_json(rule, name, parameters, where);
-      else add_tags(rule, name, parameters, where, ignored);
+      else TRY(add_tags(rule, name, parameters, where, ignored));
       const auto& strict = rules_.strict;
       if (!ignored.empty() && std::find(strict.begin(), strict.end(), name) != strict.end())
         return Error{Code::BadRequest, where + ignored[0],
@@ -182,8 +186,8 @@ class Builder {
                   .str());
   }
 
-  void add_tags(const std::string& rule, const std::string& name, const Json& parameters,
-                const std::string& where, std::vector<std::string>& ignored) {
+  Status add_tags(const std::string& rule, const std::string& name, const Json& parameters,
+                  const std::string& where, std::vector<std::string>& ignored) {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
@@ -204,8 +208,13 @@ class Builder {
       else add_json_value(one, inner + "_v", key, schema, parameters, where);
       add(inner, one.text(newline).str());
       call.rule(inner + (must ? "" : "?"));
+      if (out_.size() > kMaxBytes)
+        return Error{
+            Code::BadRequest, where,
+            "expected schemas that are a grammar of at most " + std::to_string(kMaxBytes) + " bytes"};
     }
     add(rule, call.marker(t_.call_close).str());
+    return Ok{};
   }
 
   // The value as it is, and the tag behind it.  Up to the tag it is one terminal, so that nothing of the end

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "text/gbnf.h"
 #include "text/lark.h"
+#include "text/schema.h"
 #include "text/structural_tag.h"
 #include "text/textkit_error.h"
 #include "textkit.h"
@@ -18,8 +19,8 @@ namespace invar {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
-constexpr int kMaxNesting = 64;
 constexpr int kMaxTrials = 200;  // when looking for the place of a fault
+constexpr size_t kMaxTrialBytes = size_t{2} << 20;
 constexpr size_t kMaxChoices = 1000;
 constexpr size_t kMaxKept = 64;
 
@@ -27,105 +28,10 @@ Error bad(std::string where, std::string message) {
   return Error{Code::BadRequest, std::move(where), std::move(message)};
 }
 
-int depth_of(const Json& value, int depth = 0) {
-  if (depth > kMaxNesting || !value.is_structured()) return depth;
-  int deepest = depth;
-  for (const Json& item : value) deepest = std::max(deepest, depth_of(item, depth + 1));
-  return deepest;
-}
-
-std::string pointer_part(const std::string& key) {
-  std::string out = "/";
-  for (const char c : key) out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
-  return out;
-}
-
-// Schemas within a schema, with their places.
-template <class Visit>
-void each_subschema(const Json& schema, const std::string& at, const Visit& visit) {
-  if (!schema.is_object()) return;
-  for (const auto& [key, value] : schema.items()) {
-    const std::string there = at + pointer_part(key);
-    const bool map =
-        key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions";
-    if (value.is_object() && map) {
-      for (const auto& [name, inner] : value.items()) visit(inner, there + pointer_part(name));
-    } else if (value.is_array() &&
-               (key == "anyOf" || key == "oneOf" || key == "allOf" || key == "prefixItems")) {
-      for (size_t i = 0; i < value.size(); i++) visit(value[i], there + "/" + std::to_string(i));
-    } else if (value.is_object() && (key == "items" || key == "additionalProperties")) {
-      visit(value, there);
-    }
-  }
-}
-
-// Keywords that say nothing about values.
-constexpr std::string_view kNotes[] = {"$anchor",     "$defs",      "definitions",      "$schema",
-                                       "$id",         "id",         "$comment",         "title",
-                                       "description", "default",    "readOnly",         "writeOnly",
-                                       "examples",    "deprecated", "contentMediaType", "contentEncoding"};
-constexpr std::string_view kEnforced[] = {"anyOf",
-                                          "oneOf",
-                                          "allOf",
-                                          "$ref",
-                                          "const",
-                                          "enum",
-                                          "type",
-                                          "items",
-                                          "additionalItems",
-                                          "prefixItems",
-                                          "minItems",
-                                          "maxItems",
-                                          "properties",
-                                          "additionalProperties",
-                                          "patternProperties",
-                                          "required",
-                                          "minProperties",
-                                          "maxProperties",
-                                          "minLength",
-                                          "maxLength",
-                                          "pattern",
-                                          "format",
-                                          "minimum",
-                                          "maximum",
-                                          "exclusiveMinimum",
-                                          "exclusiveMaximum",
-                                          "multipleOf",
-                                          "nullable"};
-
-bool one_of(std::span<const std::string_view> list, std::string_view key) {
-  return std::find(list.begin(), list.end(), key) != list.end();
-}
-
-void clean(Json& schema, const std::string& at, std::vector<std::string>& ignored) {
-  if (!schema.is_object()) return;
-  for (auto it = schema.begin(); it != schema.end();) {
-    const bool known = one_of(kNotes, it.key()) || one_of(kEnforced, it.key());
-    if (!known) ignored.push_back(at + pointer_part(it.key()));
-    it = known ? std::next(it) : schema.erase(it);
-  }
-  each_subschema(schema, at, [&](const Json& inner, const std::string& there) {
-    clean(const_cast<Json&>(inner), there, ignored);  // a part of `schema`, which is ours
-  });
-  if (const auto nullable = schema.find("nullable"); nullable != schema.end()) {
-    const bool on = *nullable == true;
-    schema.erase("nullable");
-    if (on && schema.contains("type") && schema["type"].is_string()) {
-      schema["type"] = Json::array({schema["type"], "null"});
-    }
-  }
-}
-
 Status check_size(std::string_view text, const char* where) {
   if (!text.empty() && text.size() <= kMaxBytes) return Ok{};
   return bad(where,
              "expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " + std::to_string(text.size()));
-}
-
-Status check_schema(const Json& schema, const char* where) {
-  TRY(check_size(json_text(schema), where));
-  if (depth_of(schema) <= kMaxNesting) return Ok{};
-  return bad(where, "expected at most " + std::to_string(kMaxNesting) + " nested values");
 }
 
 Result<std::string> regex_of_choice(const std::vector<std::string>& choice) {
@@ -138,11 +44,6 @@ Result<std::string> regex_of_choice(const std::vector<std::string>& choice) {
 }
 
 }  // namespace
-
-Json enforceable(Json schema, std::vector<std::string>& ignored) {
-  clean(schema, "", ignored);
-  return schema;
-}
 
 void Matcher::Free::operator()(tk_matcher* m) const { tk_matcher_free(m); }
 
@@ -249,13 +150,16 @@ Result<std::unique_ptr<Matcher>> GrammarCompiler::matcher(int kind, std::string_
 // The innermost schema that does not compile by itself.  The definitions of the whole come with each.
 std::string GrammarCompiler::place_of_fault(const Json& root, bool strict) const {
   int trials = 0;
+  size_t bytes = 0;
   const auto fails = [&](const Json& schema) {
-    if (++trials > kMaxTrials) return false;
+    if (++trials > kMaxTrials || bytes > kMaxTrialBytes) return false;
     Json alone = schema;
     for (const char* key : {"$defs", "definitions"}) {
       if (alone.is_object() && root.contains(key) && !alone.contains(key)) alone[key] = root[key];
     }
-    return !matcher(TK_JSON_SCHEMA, json_text(alone), strict, "schema", nullptr);
+    const std::string text = json_text(alone);
+    bytes += text.size();
+    return !matcher(TK_JSON_SCHEMA, text, strict, "schema", nullptr);
   };
   std::string at;
   const Json* schema = &root;
@@ -283,7 +187,7 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict,
   if (!schema.is_object() && !schema.is_boolean()) {
     return bad("schema", "expected a JSON schema, an object, found " + json_text(schema).substr(0, 80));
   }
-  TRY(check_schema(schema, "schema"));
+  TRY(check_schema(schema, ""));
   Grammar out;
   schema = enforceable(std::move(schema), out.ignored_);
   if (strict && !out.ignored_.empty()) {
@@ -332,7 +236,7 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
     case Kind::Tags:
       break;
   }
-  TRY(check_schema(spec.schema, "structural_tag"));
+  TRY(check_schema(spec.schema, "", "structural_tag"));
   const GrammarSpec lark = TRY(structural_grammar(spec.schema));
   return compile_text(TK_LARK, lark.text, lark, "structural_tag");
 }
@@ -340,6 +244,7 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
 Result<Grammar> GrammarCompiler::compile_text(int kind, const std::string& text, const GrammarSpec& spec,
                                               const char* where) const {
   TRY(check_size(text, where));
+  for (const GrammarSpec::Part& part : spec.parts) TRY(check_schema(part.schema, part.where));
   Grammar out;
   Result<std::unique_ptr<Matcher>> made = matcher(kind, text, true, where, nullptr);
   for (size_t i = 0; !made && i < spec.parts.size(); i++) {  // is it one of these?

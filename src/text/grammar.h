@@ -37,9 +37,6 @@ struct GrammarSpec {
   std::vector<std::string> ignored;  // places that are known not to be enforced
 };
 
-// The schema without keywords that are not enforced; `ignored` gets their places, as JSON pointers.
-Json enforceable(Json schema, std::vector<std::string>& ignored);
-
 // The state of one answer in its grammar.  Used by one thread at a time, any thread.
 class Matcher {
  public:

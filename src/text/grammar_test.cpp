@@ -1,5 +1,6 @@
 #include "text/grammar.h"
 
+#include <chrono>
 #include <gtest/gtest.h>
 #include <random>
 
@@ -179,6 +180,90 @@ TEST(Grammar, FaultsHaveAPlace) {
   EXPECT_EQ(place(schema(deep)), "schema");
 }
 
+// Of n parts, each made by a number.
+template <class Part>
+std::string listed(int n, const Part& part) {
+  std::string out;
+  for (int i = 0; i < n; i++) out += (i > 0 ? "," : "") + part(std::to_string(i));
+  return out;
+}
+
+std::string object(int n, const std::string& more = "") {
+  const auto property = [](const std::string& i) { return "\"p" + i + R"(":{"type":"integer"})"; };
+  return R"({"type":"object","properties":{)" + listed(n, property) + "}" + more + "}";
+}
+
+std::string all_of(int n, const std::string& before, const std::string& behind) {
+  return R"({"allOf":[)" + listed(n, [&](const std::string& i) { return before + i + behind; }) + "]}";
+}
+
+TEST(Grammar, WhatWouldTakeLongIsRefusedBeforeItIsCompiled) {
+  const auto name = [](const std::string& i) { return "\"p" + i + "\""; };
+  const auto type = [](const std::string& i) {
+    return R"({"type":"object","properties":{"p)" + i + R"(":{}}})";
+  };
+  const auto rule = [](const std::string& i) { return "\"p" + i + R"(":{"type":"integer"})"; };
+  const std::string four = R"({"anyOf":[)" + listed(4, type) + "]}", twice = R"({"allOf":[{"$ref":"#/$defs/)";
+  std::string power = R"({"$defs":{"d0":)" + four;  // four to the power of 2, 4, 8 ways
+  for (int i = 1; i < 4; i++) {
+    const std::string before = "d" + std::to_string(i - 1) + "\"}";
+    power += ",\"d" + std::to_string(i) + "\":" + twice + before + R"(,{"$ref":"#/$defs/)" + before + "]}";
+  }
+  power += R"(},"$ref":"#/$defs/d3"})";
+  struct Case {
+    std::string schema, where, found;
+  };
+  const std::vector<Case> cases = {
+      {object(5000), "schema", "found 5000"},
+      {R"({"type":"array","items":{"anyOf":[{"type":"null"},)" + object(5000) + "]}}", "/items/anyOf/1",
+       "found 5000"},
+      {R"({"anyOf":[)" + listed(600, type) + "," + listed(600, type) + "]}", "schema", "found 1200"},
+      {R"({"allOf":[)" + object(600) + "," + object(600) + "]}", "schema", "found 1200"},
+      {object(60, R"(,"minProperties":1,"additionalProperties":false)"), "schema", "found 1830"},
+      {R"({"type":"object","required":[)" + listed(20000, name) + "]}", "/required", "found 20000"},
+      {R"({"enum":[)" + listed(40000, name) + "]}", "schema", "found 40002"},
+      {R"({"type":"object","patternProperties":{)" + listed(400, rule) + "}}", "/patternProperties",
+       "found 400"},
+      {all_of(100, R"({"pattern":"a)", R"(b"})"), "schema", "found 100"},
+      {all_of(100, R"({"properties":{"a":{"pattern":"a)", R"(b"}}})"), "schema", "found 100"},
+      {R"({"type":"integer","multipleOf":1000003})", "schema", "found 21"},
+      {all_of(2, R"({"type":"integer","multipleOf":100)", "3}"), "schema", "found 30"},
+      {power, "/$defs/d2", "found 1024"}};
+  for (const Case& c : cases) {
+    const auto began = std::chrono::steady_clock::now();
+    const Result<Grammar> refused = compiler().compile(schema(c.schema));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500))
+        << c.schema.substr(0, 80);
+    ASSERT_FALSE(refused) << c.schema.substr(0, 80);
+    EXPECT_EQ(refused.error().where, c.where) << c.schema.substr(0, 80);
+    EXPECT_NE(refused.error().message.find("expected at most"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find(c.found), std::string::npos) << refused.error().message;
+  }
+}
+
+TEST(Grammar, WhatIsJustBelowTheLimitsIsCompiledSoonAndHoldsToTheEnd) {
+  const auto name = [](const std::string& i) { return "\"p" + i + "\""; };
+  std::mt19937 random(5);
+  const std::vector<std::string> below = {
+      object(1000), object(1000, R"(,"additionalProperties":false)"),
+      object(5000, R"(,"additionalProperties":false,"required":[)" + listed(5000, name) + "]"),
+      R"({"enum":[)" + listed(20000, name) + "]}",
+      R"({"type":"integer","multipleOf":99991,"maximum":1000000})"};
+  for (const std::string& text : below) {
+    const auto began = std::chrono::steady_clock::now();
+    const Result<Grammar> grammar = compiler().compile(schema(text));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2)) << text.substr(0, 80);
+    ASSERT_TRUE(grammar) << text.substr(0, 80) << grammar.error().message;
+    const std::unique_ptr<Matcher> matcher = grammar->start();
+    for (int i = 0; i < 300 && !matcher->complete(); i++) {
+      const std::vector<Token> next = allowed(*matcher);
+      ASSERT_FALSE(next.empty()) << text.substr(0, 80) << " after " << i;
+      const Result<bool> taken = matcher->accept(next[random() % next.size()]);
+      ASSERT_TRUE(taken && *taken) << text.substr(0, 80) << " after " << i;
+    }
+  }
+}
+
 TEST(Grammar, WhatIsNotEnforcedIsTold) {
   const Result<Grammar> grammar = compiler().compile(
       schema(R"({"type":"object","properties":{"a":{"type":"string","not":{}}},"if":{}})", false));
@@ -265,6 +350,27 @@ TEST(CallGrammar, ForcedCallsAreCalls) {
       }
     }
   }
+}
+
+TEST(CallGrammar, WhatWouldTakeLongIsRefusedBeforeItIsCompiled) {
+  for (const char* dialect : {"qwen_xml", "hermes"}) {
+    CallRules rules;
+    rules.tools = two_tools();
+    rules.tools[1]["function"]["parameters"] = parse_ordered_json(object(5000), "test").take();
+    const Result<GrammarSpec> wide = call_grammar(rules, answer_format("", dialect).take(), tokenizer());
+    ASSERT_FALSE(wide);
+    EXPECT_EQ(wide.error().where, "/tools/1/function/parameters");
+  }
+  // The definitions come with each parameter.
+  const std::string text(100000, 'x');
+  Json parameters = parse_ordered_json(object(1000), "test").take();
+  parameters["$defs"]["d"] = {{"const", text}};
+  CallRules rules;
+  rules.tools = two_tools();
+  rules.tools[0]["function"]["parameters"] = parameters;
+  const Result<GrammarSpec> large = call_grammar(rules, answer_format("", "qwen_xml").take(), tokenizer());
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().where, "/tools/0/function/parameters");
 }
 
 TEST(CallGrammar, NamesAndFaults) {

@@ -1,8 +1,11 @@
 #include "text/lark.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 #include <vector>
+
+#include "text/schema.h"
 
 namespace invar {
 
@@ -10,8 +13,10 @@ namespace {
 
 constexpr int64_t kMaxLength = 100000;  // of a string, as a bound in a grammar
 
-Error bad(const char* keyword, std::string message) {
-  return Error{Code::BadRequest, keyword, std::move(message)};
+constexpr int kMaxBoth = 12;  // &: what a state of several at once can be doubles with each
+
+Error bad(std::string keyword, std::string message) {
+  return Error{Code::BadRequest, std::move(keyword), std::move(message)};
 }
 
 // A pattern cut at its outermost bars; nothing if a part cannot be enforced: look-around, back references,
@@ -149,6 +154,27 @@ Result<std::string> length_regex(const Json& schema) {
   return "(?s:.{" + std::to_string(bounds[0]) + "," + most + "})";
 }
 
+// Of a text or a pattern, its last character; of a comment, which begins with two slashes, the end of the
+// line.
+size_t behind_quoted(std::string_view text, size_t at) {
+  const char mark = text[at];
+  if (text.substr(at).starts_with("//")) return std::min(text.find('\n', at), text.size());
+  for (at++; at < text.size() && text[at] != mark && text[at] != '\n'; at++)
+    if (text[at] == '\\') at++;
+  return std::min(at, text.size());
+}
+
+// Behind the object that begins here, or the end.
+size_t behind_object(std::string_view text, size_t at) {
+  int depth = 0;
+  for (; at < text.size(); at++) {
+    if (text[at] == '"') at = behind_quoted(text, at);
+    else if (text[at] == '{') depth++;
+    else if (text[at] == '}' && --depth == 0) return at + 1;
+  }
+  return text.size();
+}
+
 }  // namespace
 
 std::string lark_text(std::string_view literal) { return json_text(std::string(literal)); }
@@ -207,6 +233,24 @@ Result<std::string> lark_string(const Json& schema) {
   std::string out;
   for (const std::string& regex : all) out += (out.empty() ? "" : " & ") + lark_regex(regex);
   return out;
+}
+
+Status check_lark(std::string_view text, const std::string& where) {
+  int both = 0;
+  for (size_t i = 0; i < text.size(); i++) {
+    if (text[i] == '"' || text[i] == '/') {
+      i = behind_quoted(text, i);
+    } else if (text[i] == '&') {
+      if (++both > kMaxBoth)
+        return bad(where, "expected at most " + std::to_string(kMaxBoth) + " times &, found more");
+    } else if (text.substr(i).starts_with("%json")) {
+      const size_t begin = std::min(text.find('{', i), text.size());
+      i = behind_object(text, begin);
+      const auto schema = parse_ordered_json(text.substr(begin, i - begin), where);
+      if (schema) TRY(check_schema(*schema, "", where.c_str()));  // else the compiler says what is wrong
+    }
+  }
+  return Ok{};
 }
 
 }  // namespace invar

@@ -22,4 +22,7 @@ std::string regex_literal(std::string_view text);  // the regex of this text alo
 // `maxLength`; empty: nothing.  BadRequest names the keyword that cannot be enforced, "/pattern".
 Result<std::string> lark_string(const Json& schema);
 
+// Refuses a grammar from outside that would take long to compile; `where` names it in errors.
+Status check_lark(std::string_view text, const std::string& where);
+
 }  // namespace invar

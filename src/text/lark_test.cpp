@@ -9,6 +9,22 @@ namespace {
 
 using Kind = GrammarSpec::Kind;
 
+TEST(CheckLark, WhatWouldTakeLongIsRefused) {
+  const auto place = [](const std::string& text) {
+    const Status fine = check_lark(text, "grammar");
+    return fine ? std::string("fine") : fine.error().where;
+  };
+  std::string both = "start: T\nT: /a/", quoted = "start: /";
+  for (int i = 0; i < 20; i++) both += " & /.*a" + std::to_string(i) + ".*/", quoted += "&\\/";
+  EXPECT_EQ(place(both), "grammar");
+  EXPECT_EQ(place(quoted + "/ | \"&&&&&&&&&&&&&&&&&&\" // &&&&&&&&&&&&&&&&&&&\n"), "fine");
+  const std::string wide = R"({"type":"object","properties":{"a}":{"multipleOf":1000003}}})";
+  EXPECT_EQ(place("start: \"%json\" x\nx: %json " + wide), "/properties/a}");
+  EXPECT_EQ(place("start: %json {\"type\":\"integer\"} | %json {"), "fine");
+  EXPECT_EQ(place("start: %json"), "fine");
+  EXPECT_EQ(place("start: \"\\"), "fine");
+}
+
 TEST(LarkString, TheTextOfAString) {
   struct Case {
     Json schema;

@@ -17,45 +17,39 @@ std::string place(size_t i, const char* key = "") {
   return "messages/" + std::to_string(i) + (*key ? "/" : "") + key;
 }
 
-// Text without the lines of volatile headers at its front.
+// Text without the lines of volatile headers at its front, and the blank ones behind them.
 std::string_view without_headers(std::string_view text) {
   while (text.starts_with(kVolatile)) {
-    const size_t end = text.find('\n');
-    text.remove_prefix(end == text.npos ? text.size() : end + 1);
+    const size_t rest = text.find_first_not_of("\r\n", text.find('\n'));
+    text.remove_prefix(std::min(rest, text.size()));
   }
   return text;
 }
 
+// Of a text, or an object with one.  It is a part of `part`.
+Result<std::string_view> part_text(const Json& part, const std::string& where) {
+  if (part.is_string()) return std::string_view(part.get_ref<const std::string&>());
+  if (!part.is_object()) return bad(where, "expected an object");
+  const auto text = part.find(part.contains("refusal") ? "refusal" : "text");
+  if (text != part.end() && text->is_string()) return std::string_view(text->get_ref<const std::string&>());
+  const std::string type = part.contains("type") && part["type"].is_string() ? part["type"] : "?";
+  return bad(where + "/type", "expected a text part, found '" + type + "'");
+}
+
 // A string, null, or an array of text parts.
-Result<std::string> content_text(const Json& content, bool system, const std::string& where) {
+Result<std::string> content_text(const Json& content, bool system, bool keep_headers,
+                                 const std::string& where) {
+  const auto kept = [&](std::string_view text) {
+    return system && !keep_headers ? without_headers(text) : text;
+  };
   if (content.is_null()) return std::string();
-  if (content.is_string()) {
-    const std::string& text = content.get_ref<const std::string&>();
-    return std::string(system ? without_headers(text) : std::string_view(text));
-  }
+  if (content.is_string()) return std::string(kept(content.get_ref<const std::string&>()));
   if (!content.is_array()) return bad(where, "expected a string or an array of parts");
   std::string out;
   for (size_t i = 0; i < content.size(); i++) {
-    const Json& part = content[i];
-    const std::string there = where + "/" + std::to_string(i);
-    if (part.is_string()) {
-      out += part.get<std::string>();
-      continue;
-    }
-    if (!part.is_object()) return bad(there, "expected an object");
-    const char* key = part.contains("refusal") ? "refusal" : "text";
-    const auto text = part.find(key);
-    if (text == part.end() || !text->is_string()) {
-      const std::string type = part.contains("type") && part["type"].is_string() ? part["type"] : "?";
-      return bad(there + "/type", "expected a text part, found '" + type + "'");
-    }
-    const std::string& words = text->get_ref<const std::string&>();
-    if (!system) {
-      out += words;
-    } else if (const std::string_view kept = without_headers(words); !kept.empty()) {
-      out += out.empty() ? "" : "\n\n";
-      out += kept;
-    }
+    const std::string_view words = kept(TRY(part_text(content[i], where + "/" + std::to_string(i))));
+    if (system && !out.empty() && !words.empty()) out += "\n\n";
+    out += words;
   }
   return out;
 }
@@ -98,10 +92,11 @@ void copy_text(const Json& from, const char* key, Json& to, const char* as) {
   if (const auto it = from.find(key); it != from.end() && it->is_string() && !to.contains(as)) to[as] = *it;
 }
 
-Result<Json> one_message(const Json& message, const std::string& role, size_t i) {
+Result<Json> one_message(const Json& message, const std::string& role, size_t i, bool keep_headers) {
   const bool system = role == "system";
   Json out = {{"role", role}};
-  out["content"] = TRY(content_text(message.value("content", Json()), system, place(i, "content")));
+  out["content"] =
+      TRY(content_text(message.value("content", Json()), system, keep_headers, place(i, "content")));
   if (role == "assistant") {
     for (const char* key : {"reasoning_content", "reasoning", "thinking"})
       copy_text(message, key, out, "reasoning_content");
@@ -137,11 +132,10 @@ Json late_message(const std::string& text) {
   return {{"role", "user"}, {"content", "<system-message>\n" + text + "\n</system-message>"}};
 }
 
-// The results of a call stay behind it.
-void place_late(Json& out, std::vector<Json>& late, bool results_follow) {
-  if (results_follow) return;
-  for (Json& message : late) out.push_back(std::move(message));
-  late.clear();
+void add_turn(Json& out, Json message, bool merge_users) {
+  const bool joins = merge_users && has_role(message, "user") && !out.empty() && has_role(out.back(), "user");
+  if (joins) append(out.back(), message["content"]);
+  else out.push_back(std::move(message));
 }
 
 }  // namespace
@@ -151,11 +145,15 @@ Result<Json> normalize_messages(const Json& messages, const NormalizeOptions& op
   if (messages.empty()) return bad("messages", "expected at least one message");
   Json system = {{"role", "system"}, {"content", ""}};
   Json out = Json::array();
-  std::vector<Json> late;
+  std::vector<Json> late;  // behind the results of calls, which stay behind their calls
+  const auto place_late = [&] {
+    for (Json& turn : late) add_turn(out, std::move(turn), options.merge_users);
+    late.clear();
+  };
   bool answered = false, has_user = false;
   for (size_t i = 0; i < messages.size(); i++) {
     const std::string role = TRY(role_of(messages[i], i));
-    Json message = TRY(one_message(messages[i], role, i));
+    Json message = TRY(one_message(messages[i], role, i, options.keep_headers));
     if (role == "system") {
       const std::string text = message["content"];
       if (text.empty()) continue;
@@ -166,14 +164,12 @@ Result<Json> normalize_messages(const Json& messages, const NormalizeOptions& op
       has_user = has_user || !late.empty();
       continue;
     }
-    place_late(out, late, role == "tool");
+    if (role != "tool") place_late();
     answered = answered || role == "assistant";
     has_user = has_user || role == "user";
-    const bool joins = options.merge_users && role == "user" && !out.empty() && has_role(out.back(), "user");
-    if (joins) append(out.back(), message["content"]);
-    else out.push_back(std::move(message));
+    add_turn(out, std::move(message), options.merge_users);
   }
-  place_late(out, late, false);
+  place_late();
   if (!has_user) out.insert(out.begin(), Json{{"role", "user"}, {"content", ""}});
   if (!system["content"].get_ref<const std::string&>().empty()) out.insert(out.begin(), system);
   return out;

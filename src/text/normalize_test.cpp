@@ -36,6 +36,10 @@ TEST(Normalize, LateSystemMessages) {
   EXPECT_EQ(normal(kLate), "system:A|user:x|assistant:y|user:<system-message>\nL\n</system-message>|user:z|");
   EXPECT_EQ(normal(kLate, {.merge_users = true}),
             "system:A|user:x|assistant:y|user:<system-message>\nL\n</system-message>\n\nz|");
+  EXPECT_EQ(normal(R"([{"role":"user","content":"x"},{"role":"assistant","content":"y"},{"role":"user",
+      "content":"z"},{"role":"system","content":"L"}])",
+                   {.merge_users = true}),
+            "user:x|assistant:y|user:z\n\n<system-message>\nL\n</system-message>|");
   EXPECT_EQ(normal(kLate, {.late_system = LateSystem::Hoist}), "system:A\n\nL|user:x|assistant:y|user:z|");
   EXPECT_EQ(normal(kLate, {.late_system = LateSystem::Reject}), "messages/3/role");
   EXPECT_EQ(normal(R"([{"role":"user","content":"x"},{"role":"assistant","tool_calls":[{"id":"1",

@@ -5,6 +5,7 @@
 
 #include "text/gbnf.h"
 #include "text/lark.h"
+#include "text/schema.h"
 
 namespace invar {
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "text/json_scanner.h"
+#include "text/schema.h"
 
 namespace invar {
 
@@ -42,14 +43,6 @@ unsigned type_of_value(const Json& value) {
                                      : kString;
 }
 
-const Json* referred(const Json& root, const std::string& ref) {
-  if (!ref.starts_with('#')) return nullptr;
-  try {
-    const Json::json_pointer at(ref.substr(1));
-    return root.contains(at) ? &root.at(at) : nullptr;
-  } catch (const Json::exception&) { return nullptr; }  // not a pointer: nothing is known
-}
-
 unsigned schema_types(const Json& root, const Json& schema, int& steps) {
   if (!schema.is_object() || ++steps > kMaxSteps) return 0;
   const auto find = [&](const char* key) -> const Json* {
@@ -58,7 +51,7 @@ unsigned schema_types(const Json& root, const Json& schema, int& steps) {
   };
   unsigned types = 0;
   if (const Json* ref = find("$ref"); ref && ref->is_string()) {
-    if (const Json* target = referred(root, ref->get<std::string>())) {
+    if (const Json* target = referred_schema(root, ref->get_ref<const std::string&>())) {
       types |= schema_types(root, *target, steps);
     }
   }

@@ -7,6 +7,9 @@ use llguidance::ParserFactory;
 use serde_json::{json, Value};
 use std::sync::Arc;
 
+/// Compilation recurses: over nested rules, and over the properties of an object.
+const STACK: usize = 1 << 30; // bytes; only what is used becomes memory
+
 struct Vocabulary {
     trie: TokTrie,
     tokenizer: Arc<Tokenizer>,
@@ -73,12 +76,17 @@ impl GrammarEnv {
         let limits = factory.limits_mut();
         limits.verbose_errors = false; // they would show the answer
         limits.max_lexer_states = 50_000;
+        limits.max_items_in_row = 10_000; // some five for each of a thousand optional properties
         limits.step_max_items = 2_000_000; // grammars by characters over large vocabularies; some 0.1 s
         Ok(GrammarEnv { factory })
     }
 
     /// The matcher at its beginning, and what of the grammar is not enforced.
     pub fn compile(&self, kind: Kind, text: &str, strict: bool) -> Result<(Matcher, String), Fault> {
+        stacker::grow(STACK, || self.compile_here(kind, text, strict))
+    }
+
+    fn compile_here(&self, kind: Kind, text: &str, strict: bool) -> Result<(Matcher, String), Fault> {
         let grammar = match kind {
             Kind::JsonSchema => TopLevelGrammar::from_json_schema(with_options(text, strict)?),
             Kind::Regex => TopLevelGrammar::from_regex(text),

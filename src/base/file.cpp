@@ -114,10 +114,13 @@ Result<NewFile> NewFile::create(const std::string& path) {
     part = path + "." + std::to_string(number++) + "." + std::to_string(::getpid()) + std::string(kPart);
     const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor >= 0) {
-      ::flock(descriptor, LOCK_EX | LOCK_NB);  // where locks are not known, nobody removes what is left
-      return NewFile(descriptor, path, part);
+      ::flock(descriptor, LOCK_EX);  // where locks are not known, nobody removes what is left
+      struct stat own {};
+      if (::fstat(descriptor, &own) == 0 && own.st_nlink > 0) return NewFile(descriptor, path, part);
+      ::close(descriptor);  // taken for abandoned before it was locked
+    } else if (errno != EEXIST) {
+      break;
     }
-    if (errno != EEXIST) break;
   }
   return io_error(part, "create the file");
 }
@@ -161,9 +164,10 @@ Status NewFile::flush() {
 Status NewFile::finish_as(const std::string& path) {
   TRY(flush());
   if (::fsync(descriptor_) != 0) return io_error(path_, "write the file to the disk");
-  if (::close(std::exchange(descriptor_, -1)) != 0) return io_error(path_, "close the file");
+  // Before the lock goes with the descriptor: nobody may take the file for abandoned.
   if (::rename(part_.c_str(), path.c_str()) != 0) return io_error(path, "move the file to its name");
   part_.clear();
+  if (::close(std::exchange(descriptor_, -1)) != 0) return io_error(path_, "close the file");
   return Ok{};
 }
 

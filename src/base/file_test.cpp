@@ -1,11 +1,13 @@
 #include "base/file.h"
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 namespace invar {
@@ -143,6 +145,24 @@ TEST_F(FileTest, OnlyWhatADeadProcessLeftIsRemoved) {
     EXPECT_FALSE(remove_abandoned(at(name))) << name;
   }
   EXPECT_FALSE(remove_abandoned(at("nothing.7.part")));
+}
+
+// Others remove what is abandoned at any moment, between creating and locking too.
+TEST_F(FileTest, WhatIsWrittenGetsItsNameBesideOneWhoSweeps) {
+  std::atomic<bool> done = false;
+  std::thread sweeper([&] {
+    std::error_code gone;
+    while (!done)
+      for (const auto& entry : fs::directory_iterator(folder_, gone)) remove_abandoned(entry.path());
+  });
+  for (int i = 0; i < 400; ++i) {
+    Result<NewFile> file = NewFile::create(at("a"));
+    ASSERT_TRUE(file && file->write(bytes_of("text")));
+    if (Status s = file->finish(); !s) ADD_FAILURE() << i << ": " << s.error().message;
+  }
+  done = true;
+  sweeper.join();
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(FileTest, NewFilesThatCannotBe) {

@@ -33,8 +33,9 @@ def main():
         sys.exit(f"expected 100 turns or more, found {len(rss)}")
     grown = max(rss[50:]) - rss[49]
     kinds = sorted(run["memory"].items(), key=lambda kind: -kind[1])
+    hundreds = [(f"turns {i + 1}-{i + 100}", max(rss[i:i + 100])) for i in range(0, len(rss), 100)]
     for name, value in (("budget", budget), ("peak", peak), *kinds, ("all kinds", sum(run["memory"].values())),
-                        ("after turn 1", rss[0]), ("after turn 50", rss[49]), (f"after turn {len(rss)}", rss[-1])):
+                        ("after turn 1", rss[0]), ("after turn 50", rss[49]), *hundreds):
         print(f"{name:16} {value / 2**20:10.1f} MiB  {100 * value / budget:6.1f} %")
     print(f"{'grown since 50':16} {grown / 2**20:10.1f} MiB  {100 * grown / budget:6.1f} %")
     return int(peak > 1.05 * budget or grown > 0.05 * budget)

@@ -1,12 +1,19 @@
 #include "device/cpu/tiers.h"
 
+#include <cpuid.h>
 #include <string>
 
 namespace invar::cpu {
 
+// Not a name that every compiler's __builtin_cpu_supports knows.
+static bool has_f16c() {
+  unsigned a, b, c = 0, d;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 std::vector<const KernelTable*> available_tiers() {
   std::vector<const KernelTable*> tiers{&scalar_kernels()};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c"))
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
     tiers.push_back(&avx2_kernels());
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&

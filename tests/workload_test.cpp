@@ -173,9 +173,9 @@ TEST(BenchWorkload, OwnAnswersAreNotReadAgain) {
 
 // The budget is the whole process: program and vocabulary count, and so do texts.
 TEST(BenchWorkload, TheProcessStaysWithinItsBudget) {
-  const json j = bench("qwen35:tiny", "--workload batch --users 300 --memory 128MiB --json").parsed();
-  const double budget = 128 << 20, peak = j["peak_rss_bytes"];
-  ASSERT_EQ(j["allowed_bytes"], 128 << 20);
+  const json j = bench("qwen35:tiny", "--workload batch --users 200 --memory 96MiB --json").parsed();
+  const double budget = 96 << 20, peak = j["peak_rss_bytes"];
+  ASSERT_EQ(j["allowed_bytes"], 96 << 20);
   EXPECT_GT(j["state_bytes"], 0.9 * double(j["state_budget_bytes"])) << "the budget was needed";
   EXPECT_LE(peak, 1.05 * budget) << j["memory"];
   double sum = 0;

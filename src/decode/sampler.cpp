@@ -254,6 +254,13 @@ void SamplingBuffers::reserve(int64_t vocab, int64_t context) {
   tokens.reserve(size_t(std::max(vocab, context)));
 }
 
+int64_t SamplingBuffers::bytes(int64_t vocab, int64_t context) {
+  const SamplingBuffers b;
+  auto each = [](const auto& values) { return int64_t(sizeof values[0]); };
+  return vocab * (each(b.logits) + each(b.keys) + each(b.sorted) + each(b.other)) + vocab / 8 +
+         std::max(vocab, context) * each(b.tokens);
+}
+
 Status check_sampling(const SamplingParams& p, int64_t vocab) {
   auto outside = [](const char* name, const char* range, double value) {
     return Error{Code::Usage, name, "expected " + std::string(range) + ", found " + std::to_string(value)};

@@ -32,6 +32,7 @@ struct SamplingBuffers {
 
   // Choices from so many logits, with histories of at most `context` tokens, then allocate nothing.
   void reserve(int64_t vocab, int64_t context);
+  static int64_t bytes(int64_t vocab, int64_t context);  // that it then has
 };
 
 // What is out of range, by the names of the command line; `choose` relies on it.

@@ -5,6 +5,7 @@
 #include "base/float_env.h"
 #include "base/memory.h"
 #include "base/thread_pool.h"
+#include "decode/sampler.h"
 #include "device/cpu/tiers.h"
 #include "files/pack_cache.h"
 
@@ -68,7 +69,8 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
                      std::to_string(settings_.context),
                  {}};
   const int64_t wanted = settings_.context > 0 ? settings_.context : most;
-  memory_.scratch_bytes = planned_scratch(*planned, wanted);
+  const int64_t pass_bytes = planned_scratch(*planned, wanted);
+  memory_.scratch_bytes = pass_bytes + SamplingBuffers::bytes(planned->vocab(), wanted);
   int64_t other = memory_.beside_bytes + memory_.weights_bytes + memory_.scratch_bytes;
   const int64_t least = settings_.context > 0 ? wanted : std::min<int64_t>(most, kPagePositions);
   const int64_t least_state = fixed + pages_of(least) * page, needed = other + least_state;
@@ -88,10 +90,10 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
   memory_.state_bytes = fixed + pages_of(settings_.context) * page;
   planned.reset();
   pool_ = TRY(StatePool::make(layout_, memory_.allowed_bytes - other));
-  if (!device_->settle(memory_.scratch_bytes))
+  if (!device_->settle(pass_bytes))
     return Error{Code::NoRoom,
                  "--memory",
-                 "the system gave no " + std::to_string(memory_.scratch_bytes) + " bytes of scratch",
+                 "the system gave no " + std::to_string(pass_bytes) + " bytes of scratch",
                  {}};
   return load(file, def, listener);
 }

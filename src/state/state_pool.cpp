@@ -1,6 +1,7 @@
 #include "state/state_pool.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <sys/mman.h>
@@ -10,8 +11,10 @@
 namespace invar {
 namespace {
 
-constexpr int64_t kAlign = 64;            // of one layer's part
-constexpr int64_t kGrain = 4096;          // what the system takes back
+constexpr int64_t kAlign = 64;    // of one layer's part
+constexpr int64_t kGrain = 4096;  // what the system takes back
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kLarge = 256 << 10;     // blocks from here on lie in huge pages
 constexpr int64_t kMostListed = 1 << 20;  // blocks that the lists have room for from the start
 
 int64_t rounded(int64_t bytes, int64_t to) { return (bytes + to - 1) / to * to; }
@@ -27,15 +30,17 @@ int64_t sum_of(std::span<const StateSpec> layout, StateSpec::Kind kind) {
   return rounded(sum, kGrain);
 }
 
-// Address space; physical memory comes with the first write, in huge pages where blocks are large: attention
-// then reads 1.3 times as fast.  Small blocks would hold much memory that nobody asked for.
-std::byte* map(int64_t bytes, int64_t each_bytes) {
-  constexpr int64_t kLarge = 256 << 10;
-  void* p = mmap(nullptr, size_t(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                 -1, 0);
+// Address space from the start of a huge page on; physical memory comes with the first write.
+std::byte* map(int64_t bytes) {
+  const int64_t most = bytes + kHugePage;
+  void* p =
+      mmap(nullptr, size_t(most), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  if (each_bytes >= kLarge) (void)madvise(p, size_t(bytes), MADV_HUGEPAGE);  // advice: slower without
-  return static_cast<std::byte*>(p);
+  auto* first = static_cast<std::byte*>(p);
+  const int64_t before = rounded(int64_t(uintptr_t(p)), kHugePage) - int64_t(uintptr_t(p));
+  if (before > 0) munmap(first, size_t(before));
+  munmap(first + before + bytes, size_t(most - before - bytes));
+  return first + before;
 }
 
 }  // namespace
@@ -58,10 +63,16 @@ Result<std::unique_ptr<StatePool>> StatePool::make(std::span<const StateSpec> la
     b.each_bytes = sum_of(layout, kind);
     if (b.each_bytes == 0) continue;
     b.most = std::min<int64_t>(pool->budget_bytes_ / b.each_bytes, std::numeric_limits<int32_t>::max());
-    if (b.most > 0 && !(b.base = map(b.most * b.each_bytes, b.each_bytes)))
-      return Error{
-          Code::NoRoom, "state",
-          "expected " + std::to_string(b.most * b.each_bytes) + " bytes of address space, found less"};
+    if (b.most > 0) {
+      b.base = map(b.most * b.each_bytes);
+      if (!b.base)
+        return Error{
+            Code::NoRoom, "state",
+            "expected " + std::to_string(b.most * b.each_bytes) + " bytes of address space, found less"};
+      b.huge = b.each_bytes >= kLarge;
+      // Advice: a kernel without huge pages refuses it.
+      (void)madvise(b.base, size_t(b.most * b.each_bytes), b.huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    }
     const auto listed = size_t(std::min(b.most, kMostListed));
     b.all.reserve(listed), b.spare.reserve(listed), b.absent.reserve(listed);
   }
@@ -81,8 +92,15 @@ int64_t StatePool::used_bytes() const {
 
 int64_t StatePool::resident_bytes() const {
   int64_t bytes = used_bytes();
-  for (const Blocks& b : blocks_) bytes += int64_t(b.spare.size()) * b.each_bytes;
+  for (const Blocks& b : blocks_) bytes += int64_t(b.spare.size()) * b.each_bytes + b.tail_bytes();
   return bytes;
+}
+
+int64_t StatePool::Blocks::tail_bytes() const { return touched - int64_t(all.size()) * each_bytes; }
+
+int64_t StatePool::Blocks::touched_with_one_more() const {
+  const int64_t bytes = (int64_t(all.size()) + 1) * each_bytes;
+  return std::max(touched, huge ? std::min(rounded(bytes, kHugePage), most * each_bytes) : bytes);
 }
 
 PoolUse StatePool::use() const {
@@ -98,9 +116,13 @@ int32_t StatePool::take_block(StateSpec::Kind kind) {
   if (own.each_bytes == 0 || own.used == own.most || used_bytes() + own.each_bytes > budget_bytes_) return -1;
   if (own.spare.empty()) {
     Blocks& other = blocks_[kind == StateSpec::Fixed ? StateSpec::PerToken : StateSpec::Fixed];
-    while (resident_bytes() + own.each_bytes > budget_bytes_)
-      if (!give_back(other)) return -1;
+    auto growth = [&] {
+      return own.absent.empty() ? own.touched_with_one_more() - own.touched : own.each_bytes;
+    };
+    while (resident_bytes() + growth() > budget_bytes_)
+      if (!give_back(other) && !leave_huge_pages(other) && !leave_huge_pages(own)) return -1;
     if (own.absent.empty()) {
+      own.touched = own.touched_with_one_more();
       own.absent.push_back(int32_t(own.all.size()));
       own.all.emplace_back();
     }
@@ -116,16 +138,24 @@ int32_t StatePool::take_block(StateSpec::Kind kind) {
 // One free block to the system; false: there is none, or its memory is locked.
 bool StatePool::give_back(Blocks& blocks) {
   if (blocks.spare.empty()) return false;
-  if (!blocks.gave_back) {
-    // Huge pages would bring back what lies beside memory in use.  Refused on kernels that have none.
-    (void)madvise(blocks.base, size_t(blocks.most * blocks.each_bytes), MADV_NOHUGEPAGE);
-    blocks.gave_back = true;
-  }
+  leave_huge_pages(blocks);  // they would bring back what lies beside memory in use
   const int32_t index = blocks.spare.back();
   if (madvise(blocks.base + index * blocks.each_bytes, size_t(blocks.each_bytes), MADV_DONTNEED) != 0)
     return false;
   blocks.spare.pop_back();
   blocks.absent.push_back(index);
+  return true;
+}
+
+// What is touched from now on comes in small pages, and what no block has reached goes back to the system.
+// False: it is so already.
+bool StatePool::leave_huge_pages(Blocks& blocks) {
+  if (!blocks.huge) return false;
+  blocks.huge = false;
+  (void)madvise(blocks.base, size_t(blocks.most * blocks.each_bytes), MADV_NOHUGEPAGE);
+  std::byte* const tail = blocks.base + blocks.touched - blocks.tail_bytes();
+  if (blocks.tail_bytes() > 0 && madvise(tail, size_t(blocks.tail_bytes()), MADV_DONTNEED) == 0)
+    blocks.touched -= blocks.tail_bytes();
   return true;
 }
 

@@ -92,7 +92,7 @@ class StatePool {
 
   int64_t budget_bytes() const { return budget_bytes_; }
   int64_t used_bytes() const;      // at most the budget
-  int64_t resident_bytes() const;  // used, and spare; at most the budget
+  int64_t resident_bytes() const;  // used, spare, and the rest of huge pages; at most the budget
   int64_t room_bytes() const { return budget_bytes_ - used_bytes(); }
   PoolUse use() const;
 
@@ -114,7 +114,12 @@ class StatePool {
     std::vector<Block> all;              // those ever taken; from all.size() on never touched
     std::vector<int32_t> spare, absent;  // free ones: in physical memory; given back to the system
     int64_t used = 0, live = 0;
-    bool gave_back = false;
+    // Attention reads 1.3 times as fast from huge pages.  The first write to one touches all of it, so small
+    // blocks do without: they would hold much memory that nobody asked for.
+    bool huge = false;
+    int64_t touched = 0;         // bytes from `base` on that came, those of absent blocks included
+    int64_t tail_bytes() const;  // touched, and of no block yet
+    int64_t touched_with_one_more() const;
   };
 
   StatePool() = default;
@@ -124,6 +129,7 @@ class StatePool {
   void share(StateSpec::Kind kind, int32_t index, bool live);
   void drop(StateSpec::Kind kind, int32_t index, bool live);
   bool give_back(Blocks& blocks);
+  static bool leave_huge_pages(Blocks& blocks);
 
   std::vector<int64_t> offset_;
   Blocks blocks_[2];

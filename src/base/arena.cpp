@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <cstring>
 #include <sys/mman.h>
 
 namespace invar {
@@ -21,5 +22,7 @@ bool Arena::reserve(int64_t bytes) {
   used_ = most_ = 0;
   return true;
 }
+
+void Arena::touch() { std::memset(base_, 0, size_t(size_)); }
 
 }  // namespace invar

@@ -18,6 +18,7 @@ class Arena {
 
   // From now on real, with this many bytes; false when the system has no address space for them.
   bool reserve(int64_t bytes);
+  void touch();  // all of it into physical memory, so that no step waits for the system
   bool dry() const { return base_ == nullptr; }
 
   // 64-byte aligned; lives until `reset`.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/float_env.h"
 
 namespace invar {
@@ -43,9 +44,10 @@ int available_processors() {
   return std::max(1, std::min(n, int(std::ceil(cgroup_quota()))));
 }
 
-ThreadPool::ThreadPool(int threads) : spins_(threads <= available_processors() ? kSpins : 0) {
+ThreadPool::ThreadPool(int threads)
+    : ended_(size_t(std::max(threads, 0))), spins_(threads <= available_processors() ? kSpins : 0) {
   CHECK(threads >= 1);
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this] { loop(); });
+  for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { loop(size_t(i)); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -55,18 +57,25 @@ ThreadPool::~ThreadPool() {
   for (std::thread& t : threads_) t.join();
 }
 
-void ThreadPool::claim() {
+void ThreadPool::claim(size_t thread) {
   for (int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < n_;) call_(piece_, i);
+  if (watched_) ended_[thread].at = steady_seconds();
 }
 
-void ThreadPool::loop() {
+void ThreadPool::count_waiting() {
+  auto [first, last] = std::minmax_element(ended_.begin(), ended_.end(),
+                                           [](const Ended& a, const Ended& b) { return a.at < b.at; });
+  waited_ += last->at - first->at;
+}
+
+void ThreadPool::loop(size_t thread) {
   FloatEnv environment;
   for (uint32_t seen = 0;;) {
     for (int i = 0; i < spins_ && turn_.load(std::memory_order_acquire) == seen; ++i) _mm_pause();
     turn_.wait(seen, std::memory_order_acquire);
     seen = turn_.load(std::memory_order_acquire);
     if (stop_) return;
-    claim();
+    claim(thread);
     if (busy_.fetch_sub(1, std::memory_order_acq_rel) == 1) busy_.notify_one();
   }
 }
@@ -84,10 +93,11 @@ void ThreadPool::run_pieces(int64_t n, Call call, void* piece) {
   busy_.store(int(threads_.size()), std::memory_order_relaxed);
   turn_.fetch_add(1, std::memory_order_release);
   turn_.notify_all();
-  claim();
+  claim(0);
   for (int i = 0; i < spins_ && busy_.load(std::memory_order_acquire) != 0; ++i) _mm_pause();
   for (int left; (left = busy_.load(std::memory_order_acquire)) != 0;)
     busy_.wait(left, std::memory_order_acquire);
+  if (watched_) count_waiting();
 }
 
 }  // namespace invar

@@ -23,6 +23,11 @@ class ThreadPool {
 
   int threads() const { return int(threads_.size()) + 1; }
 
+  // From now on, the time of each operation from when its first thread found no piece left until its last one
+  // did.  Each thread then reads the clock once an operation.
+  void watch() { watched_ = true; }
+  double waited_seconds() const { return waited_; }
+
   // Calls piece(i) once for each i in [0, n); returns when all are done.  One caller at a time; pieces must
   // not throw.
   template <class Piece>
@@ -34,10 +39,18 @@ class ThreadPool {
  private:
   using Call = void (*)(void*, int64_t);
   void run_pieces(int64_t n, Call call, void* piece);
-  void claim();
-  void loop();
+  void claim(size_t thread);
+  void loop(size_t thread);
+  void count_waiting();
+
+  struct alignas(64) Ended {
+    double at = 0;
+  };
 
   std::vector<std::thread> threads_;
+  std::vector<Ended> ended_;  // by thread, the caller first; if watched
+  bool watched_ = false;
+  double waited_ = 0;
   int spins_;
   Call call_ = nullptr;
   void* piece_ = nullptr;

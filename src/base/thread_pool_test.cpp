@@ -1,5 +1,6 @@
 #include "base/thread_pool.h"
 
+#include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -34,6 +35,24 @@ TEST(ThreadPool, PiecesUnderflowGraduallyWhateverTheHostSet) {
   _mm_setcsr(before);
   EXPECT_EQ(after & 0x8040, 0x8040u);
   for (float x : tiny) EXPECT_EQ(std::fpclassify(x), FP_SUBNORMAL);
+}
+
+TEST(ThreadPool, CountsHowLongThreadsWait) {
+  ThreadPool pool(2);
+  auto uneven = [&](int ms) {
+    pool.run(2,
+             [&](int64_t i) { std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 5 : 5 + ms)); });
+  };
+  uneven(20);
+  EXPECT_EQ(pool.waited_seconds(), 0) << "nobody asked for it";
+  pool.watch();
+  uneven(20);
+  EXPECT_GE(pool.waited_seconds(), 0.015);
+  const double before = pool.waited_seconds();
+  pool.run(1, [](int64_t) {});  // the caller alone
+  EXPECT_EQ(pool.waited_seconds(), before);
+  uneven(20);
+  EXPECT_GE(pool.waited_seconds(), before + 0.015);
 }
 
 TEST(ThreadPool, AtLeastOneProcessor) { EXPECT_GE(available_processors(), 1); }

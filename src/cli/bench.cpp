@@ -120,8 +120,10 @@ class Tests {
         plan_(plan),
         flags_(flags),
         progress_("measuring", flags.voice),
-        timed_(runner.device()) {
-    if (flags.operations) runner.run_on(timed_);
+        timed_(runner.device(), &runner.threads()) {
+    if (!flags.operations) return;
+    runner.threads().watch();
+    runner.run_on(timed_);
   }
 
   // What was measured when it was interrupted is in outcomes().
@@ -281,8 +283,8 @@ Json share_of(const Disturbance& d, double share) { return d.told ? Json(share) 
 
 struct Operation {
   std::string name;
-  int64_t calls;                       // of one sample, as the rows and bytes of a call
-  double rows, bytes, seconds, share;  // share: of the time of the sample
+  int64_t calls;                               // of one sample, as the rows and bytes of a call
+  double rows, bytes, seconds, waited, share;  // share: of the time of the sample
 
   double gb_s() const { return seconds > 0 ? bytes / seconds / 1e9 : 0; }
 };
@@ -295,13 +297,20 @@ std::vector<Operation> operations_of(const Outcome& o) {
   std::vector<Operation> list;
   for (const auto& [name, c] : o.operations) {
     list.push_back({name, int64_t(double(c.calls) / n), double(c.rows) / double(c.calls), double(c.bytes) / n,
-                    c.seconds / n, c.seconds / all});
+                    c.seconds / n, c.waited / n, c.seconds / all});
     known += c.seconds;
   }
   std::sort(list.begin(), list.end(),
             [](const Operation& a, const Operation& b) { return a.seconds > b.seconds; });
-  if (!list.empty()) list.push_back({"between operations", 0, 0, 0, (all - known) / n, (all - known) / all});
+  if (!list.empty())
+    list.push_back({"between operations", 0, 0, 0, (all - known) / n, 0, (all - known) / all});
   return list;
+}
+
+double waiting(const Outcome& o) {  // a share of the operations' time
+  double waited = 0, all = 0;
+  for (const auto& [name, c] : o.operations) waited += c.waited, all += c.seconds;
+  return all > 0 ? waited / all : 0;
 }
 
 Json json_of(const Report& r, const Outcome& o) {
@@ -318,11 +327,13 @@ Json json_of(const Report& r, const Outcome& o) {
                           {"calls", op.calls},
                           {"rows", op.rows},
                           {"time_s", op.seconds},
+                          {"waited_s", op.waited},
                           {"bytes", op.bytes},
                           {"gb_s", op.gb_s()},
                           {"share", op.share}});
   return {{"test", o.test},
           {"operations", operations},
+          {"waiting", o.operations.empty() ? Json(nullptr) : Json(waiting(o))},
           {"depth", o.depth},
           {"threads", r.settings.threads},
           {"repeats", o.samples.size()},
@@ -391,8 +402,11 @@ std::string page(const Report& r, const ModelFile& file) {
     disturbed += o.disturbed(r.disturbance);
     samples += int64_t(o.samples.size());
     for (const Operation& op : operations_of(o))
-      add("  %5.1f %%  %9.3f ms  %4lld calls of %6.1f rows  %6.1f GB/s  %s\n", 100 * op.share,
-          1e3 * op.seconds, static_cast<long long>(op.calls), op.rows, op.gb_s(), op.name.c_str());
+      add("  %5.1f %%  %9.3f ms  %4lld calls of %6.1f rows  %6.1f GB/s  waits %4.1f %%  %s\n", 100 * op.share,
+          1e3 * op.seconds, static_cast<long long>(op.calls), op.rows, op.gb_s(),
+          op.seconds > 0 ? 100 * op.waited / op.seconds : 0, op.name.c_str());
+    if (!o.operations.empty())
+      add("  of all operations, %.1f %% pass with a thread that waits for another\n", 100 * waiting(o));
   }
   add("\nbefore and after: reads %.1f, %.1f GB/s; clock %.2f, %.2f GHz; load %.2f, %.2f; %.2f s stolen "
       "between\n",

@@ -58,8 +58,8 @@ struct Measured {
   std::vector<Token> tokens;
   TokenUsage usage;
   Finish finish = Finish::Running;
-  size_t ended = 0;  // place in the order of ends; and the memory of the process then
-  int64_t rss_bytes = 0;
+  size_t ended = 0;                         // place in the order of ends; and the memory of the process then
+  int64_t rss_bytes = 0, states_bytes = 0;  // of the process, and of it the pool of states, at the end
 
   bool complete() const { return finish == Finish::Length; }
   double ttft_s() const { return first - due; }
@@ -164,6 +164,7 @@ class Replay {
     m.finish = e.finish;
     m.ended = ended_++;
     m.rss_bytes = rss_bytes();
+    m.states_bytes = engine_.runner().pool().resident_bytes();
     if (e.error) failure_ = e.error;
     Talk& talk = talks_[m.conversation];
     const auto& turns = workload_.conversations[m.conversation];
@@ -272,7 +273,8 @@ Json json_of(const Measured& m) {
           {"ttft_s", m.ttft_s()},
           {"tpot_s", m.tpot_s()},
           {"ended", m.ended},
-          {"rss_bytes", m.rss_bytes}};
+          {"rss_bytes", m.rss_bytes},
+          {"states_bytes", m.states_bytes}};
 }
 
 Json json_of(const Report& r, const Workload& w, const Flags& f, const ModelFile& file,

@@ -2,10 +2,11 @@
 // operation must read and write of weights and state; activations stay in the caches and are not counted.
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <string>
 
+#include "base/clock.h"
+#include "base/thread_pool.h"
 #include "device/device.h"
 
 namespace invar {
@@ -13,11 +14,14 @@ namespace invar {
 struct OperationCost {
   int64_t calls = 0, rows = 0, bytes = 0;
   double seconds = 0;
+  double waited = 0;  // seconds from when the first thread had nothing left to do
 };
 
 class TimedDevice final : public Device {
  public:
-  explicit TimedDevice(Device& inner) : inner_(inner) {}
+  // `threads`: the inner device's, if it has some.
+  explicit TimedDevice(Device& inner, const ThreadPool* threads = nullptr)
+      : inner_(inner), threads_(threads) {}
 
   // By name; products are named by format and shape.
   const std::map<std::string, OperationCost>& costs() const { return costs_; }
@@ -66,17 +70,20 @@ class TimedDevice final : public Device {
  private:
   template <class Call>
   void time(const std::string& name, int64_t rows, int64_t bytes, Call call) {
-    const auto start = std::chrono::steady_clock::now();
+    const double waited = waited_seconds(), start = steady_seconds();
     call();
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    const double took = steady_seconds() - start;
     OperationCost& cost = costs_[name];
     ++cost.calls;
     cost.rows += rows;
     cost.bytes += bytes;
-    cost.seconds += took.count();
+    cost.seconds += took;
+    cost.waited += waited_seconds() - waited;
   }
+  double waited_seconds() const { return threads_ ? threads_->waited_seconds() : 0; }
 
   Device& inner_;
+  const ThreadPool* threads_;
   std::map<std::string, OperationCost> costs_;
 };
 

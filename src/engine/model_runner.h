@@ -31,7 +31,8 @@ struct RunnerOptions {
 };
 
 struct RunnerMemory {
-  // state: the least that is needed, of one sequence of `context` positions
+  // state: the least that is needed, of one sequence of `context` positions; scratch: of a pass, and of the
+  // choice of a token
   int64_t beside_bytes = 0, weights_bytes = 0, state_bytes = 0, scratch_bytes = 0;
   int64_t text_bytes = 0;     // the most for texts that are known, see PrefixTree
   int64_t allowed_bytes = 0;  // all that the others leave of it is the state's
@@ -68,6 +69,7 @@ class ModelRunner {
   // Passes run on this device: the runner's own, or one that was put around it and outlives the passes.
   Device& device() { return *passes_; }
   void run_on(Device& around) { passes_ = &around; }
+  ThreadPool& threads() { return device_->pool(); }
 
   std::unique_ptr<SequenceState> new_sequence() { return SequenceState::make(*pool_); }  // null: no room
 

@@ -36,9 +36,11 @@ size_t end_of_y(std::span<const AnyProduct> products, size_t first) {
 
 bool CpuDevice::settle(int64_t scratch_bytes) {
   planning_ = false;
-  return weights_.reserve(weights_.used() + kFetchedAhead) &&
-         vectors_.reserve(std::max<int64_t>(vectors_.used(), 4096)) &&
-         arena_.reserve(std::max<int64_t>(scratch_bytes, 4096));
+  const bool all = weights_.reserve(weights_.used() + kFetchedAhead) &&
+                   vectors_.reserve(std::max<int64_t>(vectors_.used(), 4096)) &&
+                   arena_.reserve(std::max<int64_t>(scratch_bytes, 4096));
+  if (all) arena_.touch();
+  return all;
 }
 
 Weight CpuDevice::allocate(Format format, int64_t rows, int64_t cols) {
@@ -193,7 +195,6 @@ int64_t CpuDevice::panel_height(int64_t rows, int64_t cols) const {
 void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
   Scope scope(*this);
   Panels packed[AllFormats::size] = {};
-  int64_t tile_rows = 0;
   const int64_t height = panel_height(x.rows, x.cols);
   for (const Product& p : products) {
     CHECK(p.w->w.cols == x.cols && p.y.cols == p.w->w.rows && p.y.rows == x.rows);
@@ -203,14 +204,25 @@ void CpuDevice::matmul(Tensor x, std::span<const Product> products) {
         return Place{i, all, i};
       });
   }
+  int64_t tile_rows = 0, bytes = 0;
+  for (const Product& p : products) bytes += up(p.w->w.rows, kLanes) * p.w->w.tile_row_bytes;
   for (size_t i = 0; i < products.size(); i = end_of_y(products, i))
     tile_rows += up(products[i].y.cols, kLanes);
-  // The tile rows of all y in turn, in pieces that shrink: a piece begins with a wait for memory, and
+  // The tile rows of all y in turn, in pieces whose bytes shrink: a piece begins with a wait for memory, and
   // the last one is waited for.
   const int64_t pieces = pool_.threads() * kProductPieces;
   auto begin = [&](int64_t piece) {
     const int64_t rest = pieces - piece;
-    return (tile_rows - tile_rows * rest * rest / (pieces * pieces)) / 2 * 2;
+    int64_t before = bytes - bytes * rest * rest / (pieces * pieces), row = 0;
+    for (size_t i = 0, end; i < products.size(); i = end) {
+      end = end_of_y(products, i);
+      const int64_t n = up(products[i].y.cols, kLanes);
+      int64_t each = 0;
+      for (size_t j = i; j < end; ++j) each += products[j].w->w.tile_row_bytes;
+      row += std::min(n, before / each);
+      before -= std::min(before, n * each);
+    }
+    return row / 2 * 2;
   };
   run(pieces, [&](int64_t piece) {
     int64_t from = begin(piece), to = piece + 1 < pieces ? begin(piece + 1) : tile_rows;

@@ -104,8 +104,9 @@ typedef struct invar_event {
   size_t size;
   uint64_t id;
   int32_t choice;
-  int32_t token;   /* -1: none with this event */
-  char text[1000]; /* whole characters that may be shown now, zero-terminated */
+  int32_t token; /* -1: none with this event */
+  char
+      text[1000]; /* whole characters that may be shown now, zero-terminated; a NUL of the text is left out */
   invar_finish finish;
   invar_error error; /* if INVAR_FAILED */
   int64_t prompt_tokens, cached_tokens, prompt_rows, answer_tokens;
@@ -122,7 +123,8 @@ int invar_poll(invar_engine* engine, invar_event* event, double timeout_s);
 typedef struct invar_saved {
   size_t size;
   char name[104];
-  char model[68]; /* fingerprint of the model it belongs to, 64 hexadecimal digits */
+  char model[68]; /* fingerprint of the model it belongs to, 64 hexadecimal digits: zeros without a cache
+                     folder */
   int64_t tokens, bytes;
   int64_t saved_at;  /* seconds since 1970; 0: not known */
   invar_error error; /* INVAR_OK; else the file is damaged, and only the name is known */

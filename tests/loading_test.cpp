@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <functional>
 #include <gtest/gtest.h>
+#include <limits>
 #include <unistd.h>
 
 #include "base/machine.h"
 #include "engine/model_runner.h"
 #include "files/gguf_writer.h"
 #include "files/model_file.h"
+#include "models/model.h"
 #include "models/synth/synth.h"
 
 namespace invar {
@@ -140,6 +142,93 @@ TEST_F(Loading, MissingAndMisshapedTensorsAreDamage) {
   EXPECT_EQ(error.code, Code::BadFile);
   EXPECT_EQ(places(error), (std::vector<std::string>{"blk.0.attn_k.weight", "blk.0.attn_norm.weight",
                                                      "blk.0.mystery.weight"}));
+}
+
+// Llama 3.1 and later divide the frequencies by factors of their own.
+TEST_F(Loading, FactorsOfRotaryFrequencies) {
+  const std::string plain = tiny("Q8_0");
+  auto with = [&](std::vector<float> factors) {
+    auto add = [&](std::vector<NewTensor>& tensors) {
+      tensors.push_back({"rope_freqs.weight", find_ggml_type(kGgmlF32), {int64_t(factors.size())}});
+    };
+    return changed(plain, add, [&](const NewTensor& t, std::vector<std::byte>& bytes) {
+      if (t.name == "rope_freqs.weight") std::memcpy(bytes.data(), factors.data(), bytes.size());
+    });
+  };
+  auto logits = [](const std::string& path) {
+    ModelFile file = ModelFile::open(path).take();
+    RunnerOptions options;
+    options.threads = 2;
+    options.context = 64;
+    auto runner = ModelRunner::open(file, options);
+    EXPECT_TRUE(runner) << runner.error().message;
+    std::vector<float> last;
+    auto sequence = (*runner)->new_sequence();
+    const std::vector<Token> tokens = {5, 17, 300, 4, 99};
+    EXPECT_TRUE((*runner)->forward(*sequence, tokens, ModelRunner::Rows::Last, [&](int64_t, auto row) {
+      last.assign(row.begin(), row.end());
+      return true;
+    }));
+    return last;
+  };
+  const ModelFile file = ModelFile::open(plain).take();
+  const auto dims = file.keys().integer(file.arch_key("rope.dimension_count"), 2).take();
+  const std::vector<float> ones(size_t(dims / 2), 1), eights(size_t(dims / 2), 8);
+  EXPECT_EQ(logits(with(ones)), logits(plain));
+  EXPECT_NE(logits(with(eights)), logits(plain));
+  for (float bad : {0.0f, 0.5f, -1.0f}) {  // an angle would grow beyond what a sine can be told of
+    std::vector<float> factors = ones;
+    factors[0] = bad;
+    EXPECT_EQ(refusal(with(factors)).code, Code::BadFile) << bad;
+  }
+  EXPECT_EQ(refusal(with({1, 1})).code, Code::BadFile);
+}
+
+TEST_F(Loading, AContextOfAnySizeIsRefusedOrFits) {
+  const std::string source = tiny("Q8_0"), path = folder_ + "/context.gguf";
+  const ModelFile from = ModelFile::open(source).take();
+  for (int64_t context :
+       {kMaxContext, kMaxContext + 1, int64_t(1) << 40, std::numeric_limits<int64_t>::max()}) {
+    Metadata keys = from.keys();
+    Value value{ValueType::U64, false, 1, std::string(sizeof context, 0)};
+    std::memcpy(value.bytes.data(), &context, sizeof context);
+    keys.set(from.arch_key("context_length"), value);
+    std::vector<NewTensor> tensors;
+    for (const TensorEntry& t : from.tensors()) tensors.push_back({t.name, find_ggml_type(t.type), t.shape});
+    ASSERT_TRUE(write_gguf(path, keys, tensors, [&](const NewTensor& t, const Emit& emit) -> Status {
+      std::vector<std::byte> bytes(t.bytes());
+      TRY(from.read(*from.find(t.name), 0, bytes));
+      return emit(bytes);
+    }));
+    const ModelFile file = ModelFile::open(path).take();
+    RunnerOptions options;
+    options.threads = 4;
+    options.sequences = 16;
+    options.memory_bytes = 64 << 20;
+    auto runner = ModelRunner::open(file, options);
+    EXPECT_EQ(bool(runner), context <= kMaxContext) << context;
+    if (runner) EXPECT_LT((*runner)->context(), context);
+    else EXPECT_EQ(runner.error().code, Code::BadFile) << runner.error().message;
+  }
+}
+
+// What does not fit is no reason to hold scratch for it.
+TEST_F(Loading, ScratchIsOfTheContextThatFits) {
+  const ModelFile file = ModelFile::open(tiny("Q8_0")).take();
+  RunnerOptions options;
+  options.threads = 16;
+  options.context = 64;
+  const int64_t least = ModelRunner::open(file, options).take()->memory().scratch_bytes;
+  options.context = 0;
+  const auto whole = ModelRunner::open(file, options).take();
+  ASSERT_GT(whole->memory().scratch_bytes, least);
+  options.memory_bytes = whole->memory().weights_bytes + least + whole->memory().state_bytes / 8;
+  const auto some = ModelRunner::open(file, options).take();
+  EXPECT_LT(some->memory().scratch_bytes, whole->memory().scratch_bytes);
+  EXPECT_GE(some->context(), 64);
+  EXPECT_LT(some->context(), whole->context());
+  const RunnerMemory& m = some->memory();
+  EXPECT_LE(m.weights_bytes + m.scratch_bytes + m.state_bytes, options.memory_bytes);
 }
 
 TEST_F(Loading, ABudgetIsKeptBeforeAnythingIsRead) {

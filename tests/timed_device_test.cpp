@@ -25,8 +25,8 @@ Pass run(bool timed) {
   options.context = 64;
   auto engine = ModelRunner::open(file, options).take();
   auto sequence = engine->new_sequence();
-  TimedDevice around(engine->device());
-  if (timed) engine->run_on(around);
+  TimedDevice around(engine->device(), &engine->threads());
+  if (timed) engine->run_on(around), engine->threads().watch();
   auto none = [](int64_t, std::span<const float>) { return true; };
   EXPECT_TRUE(engine->forward(*sequence, std::span(kTokens).first(kDepth), ModelRunner::Rows::None, none));
   around.clear();
@@ -52,7 +52,13 @@ TEST(TimedDevice, ChangesNothingAndCountsWhatTheEngineNames) {
   EXPECT_EQ(timed.costs.at("attend").calls, 1);
   EXPECT_EQ(timed.costs.at("delta").bytes, 3 * 2 * 4 * 128 * 128 * 4);
   EXPECT_EQ(timed.costs.at("attend").bytes, 7 * 2 * 256 * 2);
-  for (const auto& [name, cost] : timed.costs) EXPECT_GE(cost.seconds, 0) << name;
+  double seconds = 0, waited = 0;
+  for (const auto& [name, cost] : timed.costs) {
+    EXPECT_LE(cost.waited, cost.seconds) << name;
+    seconds += cost.seconds, waited += cost.waited;
+  }
+  EXPECT_GT(seconds, 0);
+  EXPECT_GT(waited, 0) << "two threads do not end at the same nanosecond, dozens of times";
 }
 
 }  // namespace

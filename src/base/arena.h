@@ -36,6 +36,7 @@ class Arena {
   int64_t used() const { return used_; }
   void rewind(int64_t used) { used_ = used; }  // frees what was taken since `used()` said so
   int64_t most() const { return most_; }
+  void forget_most() { most_ = used_; }
 
  private:
   static inline char* const kNowhere =

@@ -1,7 +1,6 @@
 #include "base/machine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
@@ -11,14 +10,11 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/memory.h"
 
 namespace invar {
 namespace {
-
-double seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 using Vector = uint64_t __attribute__((vector_size(16)));
 
@@ -41,9 +37,9 @@ constexpr int64_t kReadBytes = int64_t(512) << 20, kPieceBytes = int64_t(1) << 2
 
 double pass(ThreadPool& pool, const std::byte* memory, uint64_t (*read)(const std::byte*, int64_t)) {
   std::atomic<uint64_t> all = 0;
-  const double start = seconds();
+  const double start = steady_seconds();
   pool.run(kReadBytes / kPieceBytes, [&](int64_t i) { all ^= read(memory + i * kPieceBytes, kPieceBytes); });
-  const double time = seconds() - start;
+  const double time = steady_seconds() - start;
   CHECK(all == 0);  // asking keeps the reads alive
   return time;
 }
@@ -63,13 +59,13 @@ double clock_ghz() {
   double best = 1e9;
   for (int turn = 0; turn < 3; ++turn) {
     uint64_t x = 3;
-    const double start = seconds();
+    const double start = steady_seconds();
     for (int i = 0; i < kProducts; i += 8)
       for (int j = 0; j < 8; ++j) {
         x *= x;
         __asm__ volatile("" : "+r"(x));
       }
-    best = std::min(best, seconds() - start);
+    best = std::min(best, steady_seconds() - start);
   }
   return double(kProducts) * kLatency / best / 1e9;
 }
@@ -81,7 +77,7 @@ double load_average() {
 
 Usage Usage::now() {
   Usage u;
-  u.wall = seconds();
+  u.wall = steady_seconds();
   rusage own{};
   getrusage(RUSAGE_SELF, &own);
   u.own = double(own.ru_utime.tv_sec + own.ru_stime.tv_sec) +
@@ -139,9 +135,9 @@ double first_touch_gb_s(bool huge_pages) {
   if (p == MAP_FAILED) return 0;
   madvise(p, kBytes, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   auto* bytes = static_cast<volatile std::byte*>(p);
-  const double start = seconds();
+  const double start = steady_seconds();
   for (int64_t at = 0; at < kBytes; at += kPage) bytes[at] = std::byte{1};
-  const double time = seconds() - start;
+  const double time = steady_seconds() - start;
   munmap(p, kBytes);
   return double(kBytes) / time / 1e9;
 }

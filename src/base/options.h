@@ -99,8 +99,10 @@ void Options::integer(const char* names, Int& value, int64_t low, int64_t high, 
         return Ok{};
       },
       [&value, low]() -> std::string {
-        if constexpr (IsOptional<Int>::value) return value ? std::to_string(*value) : "";
-        else return value < low ? "" : std::to_string(value);  // a value below the range stands for automatic
+        int64_t now;
+        if constexpr (IsOptional<Int>::value) now = value ? int64_t(*value) : low - 1;
+        else now = value;
+        return now < low ? "" : std::to_string(now);  // a value below the range stands for automatic
       });
 }
 

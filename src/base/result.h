@@ -9,7 +9,7 @@
 
 namespace invar {
 
-// In the order of the exit statuses of the command line (spec: cli, section 1).
+// Each has its exit status (cli/output.cpp) and its status of HTTP (server/errors.cpp).
 enum class Code { Usage, BadFile, BadRequest, Unsupported, NotFound, NoRoom, Io, Cancelled };
 
 struct Error {

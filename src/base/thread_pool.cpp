@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #include <sched.h>
 #include <string>
+#include <system_error>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -47,7 +48,11 @@ int available_processors() {
 ThreadPool::ThreadPool(int threads)
     : ended_(size_t(std::max(threads, 0))), spins_(threads <= available_processors() ? kSpins : 0) {
   CHECK(threads >= 1);
-  for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { loop(size_t(i)); });
+  try {
+    for (int i = 1; i < threads; ++i) threads_.emplace_back([this, i] { loop(size_t(i)); });
+  } catch (const std::system_error&) {
+    ended_.resize(size_t(this->threads()));  // the system gives no more: those that run do the work
+  }
 }
 
 ThreadPool::~ThreadPool() {

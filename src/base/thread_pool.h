@@ -16,7 +16,7 @@ int available_processors();
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // the caller counts as one
+  explicit ThreadPool(int threads);  // the caller counts as one; fewer if the system gives no more
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;

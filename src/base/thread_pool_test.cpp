@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <thread>
 
 #include "base/float_env.h"
 
@@ -40,8 +42,11 @@ TEST(ThreadPool, PiecesUnderflowGraduallyWhateverTheHostSet) {
 TEST(ThreadPool, CountsHowLongThreadsWait) {
   ThreadPool pool(2);
   auto uneven = [&](int ms) {
-    pool.run(2,
-             [&](int64_t i) { std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 5 : 5 + ms)); });
+    std::atomic<int> begun{0};  // a piece for each thread, however late it wakes
+    pool.run(2, [&](int64_t i) {
+      for (++begun; begun < 2;) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(i == 0 ? 0 : ms));
+    });
   };
   uneven(20);
   EXPECT_EQ(pool.waited_seconds(), 0) << "nobody asked for it";
@@ -55,7 +60,17 @@ TEST(ThreadPool, CountsHowLongThreadsWait) {
   EXPECT_GE(pool.waited_seconds(), before + 0.015);
 }
 
-TEST(ThreadPool, AtLeastOneProcessor) { EXPECT_GE(available_processors(), 1); }
+TEST(ThreadPool, NoMoreProcessorsThanThisThreadMayUse) {
+  cpu_set_t whole, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof whole, &whole), 0);
+  EXPECT_LE(available_processors(), CPU_COUNT(&whole));
+  CPU_ZERO(&one);
+  for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i)
+    if (CPU_ISSET(i, &whole)) CPU_SET(i, &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(available_processors(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof whole, &whole), 0);
+}
 
 }  // namespace
 }  // namespace invar

@@ -121,12 +121,15 @@ class Voice {
  private:
   void send(invar_event& out, std::string_view text) {
     std::lock_guard lock(engine_.mutex);
+    std::string whole(text);
+    std::erase(whole, '\0');
+    text = whole;
     do {
       put(out.text, text);
       text.remove_prefix(std::strlen(out.text));
       engine_.events.push_back(out);
       out.token = -1;
-    } while (!text.empty() && out.text[0] != 0);
+    } while (!text.empty());
     engine_.filled.notify_all();
   }
 
@@ -137,7 +140,7 @@ class Voice {
 Result<std::unique_ptr<invar_engine>> open(const char* path, const invar_options& o) {
   if (!path) return Error{Code::Usage, "path", "expected a file or a folder, found none"};
   EngineOptions options;
-  options.threads = o.threads;
+  options.threads = std::clamp(o.threads, 0, 1024);
   options.chunk = std::clamp(o.chunk, 1, 65536);
   options.sequences = std::clamp(o.parallel, 1, 1024);
   options.memory_bytes = std::max<int64_t>(0, o.memory_bytes);

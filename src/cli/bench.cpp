@@ -37,7 +37,8 @@ void describe(Options& o, Flags& f) {
   o.text("-d,--depth", f.depths, "LIST", "After so many tokens");
   o.flag("--blank", f.blank, "Leave the tokens before a depth unread: what follows takes as long, sooner");
   o.integer("-r,--repeats", f.repeats, 1, 10000, "Samples of each test, after one that is not counted");
-  o.flag("--ops", f.operations, "Where the time goes: each operation, its bytes and its share");
+  o.flag("--ops", f.operations,
+         "Where the time goes: each operation, its bytes, its share, and how long threads wait");
   add_engine(o, f.engine, f.seed);
   add_voice(o, f.voice);
 }

@@ -1,11 +1,11 @@
 #include "cli/bench_machine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "cli/command.h"
 #include "cli/settings.h"
@@ -14,18 +14,14 @@
 namespace invar::cli {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 // The fastest of several runs of `work` on all threads of the pool, in seconds.
 template <class Work>
 double fastest(ThreadPool& pool, Work work) {
   double best = 1e9;
   for (int turn = 0; turn < 5; ++turn) {
-    const double start = now();
+    const double start = steady_seconds();
     pool.run(pool.threads(), [&](int64_t) { work(); });
-    best = std::min(best, now() - start);
+    best = std::min(best, steady_seconds() - start);
   }
   return best;
 }
@@ -53,9 +49,9 @@ struct Peaks {
 // Microseconds from one operation to the next when it does nothing.
 double handoff_us(ThreadPool& pool) {
   constexpr int kTurns = 20000;
-  const double start = now();
+  const double start = steady_seconds();
   for (int i = 0; i < kTurns; ++i) pool.run(pool.threads(), [](int64_t) {});
-  return (now() - start) / kTurns * 1e6;
+  return (steady_seconds() - start) / kTurns * 1e6;
 }
 
 std::string line_of(const std::filesystem::path& path) {

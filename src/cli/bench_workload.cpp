@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/machine.h"
 #include "cli/answer.h"
 #include "cli/settings.h"
@@ -44,11 +45,7 @@ void describe(Options& o, Flags& f) {
   add_voice(o, f.voice);
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-// What is known of one request; times are readings of now().
+// What is known of one request; times are readings of steady_seconds().
 struct Measured {
   size_t conversation = 0, turn = 0;
   int64_t new_tokens = 0;  // that the prompt before of the same conversation did not have
@@ -81,7 +78,7 @@ class Replay {
 
   // What was measured when it was interrupted is in complete().
   Status run() {
-    const double start = now();
+    const double start = steady_seconds();
     for (size_t c = 0; c < talks_.size(); ++c) talks_[c].due = start + workload_.conversations[c][0].wait_s;
     Status status = Ok{};
     while (status && !failure_ && ended_ < measured_.size()) {
@@ -89,7 +86,7 @@ class Replay {
       else status = ask();
       if (status && !engine_.step()) sleep_until_due();
     }
-    wall_s_ = now() - start;
+    wall_s_ = steady_seconds() - start;
     if (failure_) return *failure_;
     return status;
   }
@@ -119,7 +116,7 @@ class Replay {
   }
 
   Status ask() {
-    const double time = now();
+    const double time = steady_seconds();
     for (size_t c = 0; c < talks_.size(); ++c)
       if (talks_[c].waits && talks_[c].due <= time) TRY(submit(c));
     return Ok{};
@@ -151,7 +148,7 @@ class Replay {
   }
 
   void hear(Measured& m, const Event& e) {
-    const double time = now();
+    const double time = steady_seconds();
     m.usage = e.usage;
     for (Token token : e.tokens) {
       if (m.tokens.empty()) m.first = time;
@@ -175,10 +172,11 @@ class Replay {
   }
 
   void sleep_until_due() const {
-    double next = now() + 0.05;  // an interruption is heard
+    double next = steady_seconds() + 0.05;  // an interruption is heard
     for (const Talk& t : talks_)
       if (t.waits) next = std::min(next, t.due);
-    if (const double s = next - now(); s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(s));
+    if (const double s = next - steady_seconds(); s > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double>(s));
   }
 
   Engine& engine_;

@@ -334,7 +334,7 @@ Result<server::ModelInfo> info_of(const Flags& f, const ModelFile& file) {
   info.architecture = file.architecture();
   info.name = TRY(file.keys().text_or("general.name", ""));
   info.chat_template = TRY(file.keys().text_or("tokenizer.chat_template", ""));
-  info.train_context = TRY(file.keys().integer(file.arch_key("context_length"), 1));
+  info.train_context = TRY(file.keys().integer(file.arch_key("context_length"), 1, kMaxContext));
   for (const TensorEntry& tensor : file.tensors()) {
     info.parameters += tensor.rows * tensor.cols;
     info.bytes += int64_t(tensor.bytes);

@@ -84,7 +84,7 @@ Result<SamplingParams> sampling(const SamplingFlags& f, const SamplingParams& re
 }
 
 Result<int64_t> context_limit(const ModelFile& file, const RunnerOptions& options) {
-  int64_t own = TRY(file.keys().integer(file.arch_key("context_length"), 1));
+  int64_t own = TRY(file.keys().integer(file.arch_key("context_length"), 1, kMaxContext));
   return options.context > 0 ? std::min(own, options.context) : own;
 }
 

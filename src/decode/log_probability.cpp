@@ -1,7 +1,6 @@
 #include "decode/log_probability.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/math.h"
 
@@ -16,12 +15,15 @@ TokenLogprob log_probabilities(std::span<const float> logits, Token token, int b
 
   TokenLogprob told{token, value(token), 1, {}};
   for (float x : logits) told.rank += x > logits[size_t(token)];
-  told.best.resize(std::min(size_t(std::max(best, 0)), logits.size()));
-  const auto all = std::views::iota(size_t(0), logits.size()) |
-                   std::views::transform([&](size_t t) { return std::pair(Token(t), logits[t]); });
-  std::ranges::partial_sort_copy(all, told.best, [](const auto& a, const auto& b) {
-    return a.second != b.second ? a.second > b.second : a.first < b.first;
-  });
+  // Ids ascend, so the earlier of equals stays before the later.
+  const auto most = std::min(size_t(std::max(best, 0)), logits.size());
+  auto higher = [](float logit, const auto& of) { return logit > of.second; };
+  for (size_t t = 0; t < logits.size(); ++t) {
+    if (told.best.size() == most && (most == 0 || !higher(logits[t], told.best.back()))) continue;
+    told.best.emplace(std::upper_bound(told.best.begin(), told.best.end(), logits[t], higher), Token(t),
+                      logits[t]);
+    if (told.best.size() > most) told.best.pop_back();
+  }
   for (auto& [id, log] : told.best) log = value(id);
   return told;
 }

@@ -356,8 +356,10 @@ bool Engine::request_from_disk(Active& a, const Snapshot& base) {
       }
   };
   const StatePool& pool = runner_.pool();
+  const int64_t shared = std::min(base.position, found.position) / kPagePositions;
   const int64_t bytes =
-      (found.position + kPagePositions - 1) / kPagePositions * pool.page_bytes() + pool.set_bytes();
+      ((found.position + kPagePositions - 1) / kPagePositions - shared) * pool.page_bytes() +
+      pool.set_bytes();
   while (!comes && !store_->load(found, a.tokens, base, loaded))
     if (!make_room(bytes)) return false;
   a.wants = Active::Loading;
@@ -478,10 +480,15 @@ bool Engine::reserve(Active& a, int64_t rows) {
   return true;
 }
 
-// False: nothing more can be had.
+// More room, for a need of so many bytes, at the cost of what is kept for reuse.  False: nothing more can be
+// had, or all of it would not be enough.
 bool Engine::make_room(int64_t bytes) {
+  const PoolUse use = runner_.pool().use();
+  const int64_t room = use.budget_bytes - use.used_bytes;
+  if (room + use.pages.kept * use.pages.each_bytes + use.sets.kept * use.sets.each_bytes < bytes)
+    return false;
   auto evict = [&] {
-    const int64_t freed = tree_.evict(bytes);
+    const int64_t freed = tree_.evict(std::max<int64_t>(1, bytes - room));
     counts_.evicted_bytes += freed;
     return freed > 0;
   };

@@ -41,6 +41,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::open(const ModelFile& file, co
   s.isa = tier->tier;
   if (s.threads <= 0) s.threads = available_processors();
   runner->device_ = std::make_unique<cpu::CpuDevice>(*tier, s.threads);
+  s.threads = runner->device_->pool().threads();
   runner->passes_ = runner->device_.get();
   TRY(runner->settle(file, *def, listener));
   return runner;
@@ -69,11 +70,26 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
                      std::to_string(settings_.context),
                  {}};
   const int64_t wanted = settings_.context > 0 ? settings_.context : most;
-  const int64_t pass_bytes = planned_scratch(*planned, wanted);
-  memory_.scratch_bytes = pass_bytes + SamplingBuffers::bytes(planned->vocab(), wanted);
-  int64_t other = memory_.beside_bytes + memory_.weights_bytes + memory_.scratch_bytes;
   const int64_t least = settings_.context > 0 ? wanted : std::min<int64_t>(most, kPagePositions);
-  const int64_t least_state = fixed + pages_of(least) * page, needed = other + least_state;
+  const int64_t least_state = fixed + pages_of(least) * page;
+  int64_t pass_bytes = 0, other = 0, needed = 0;
+  // The positions that there is room for, beside the scratch of a pass that sees `context`.
+  auto room_beside = [&](int64_t context) {
+    pass_bytes = planned_scratch(*planned, context);
+    memory_.scratch_bytes = pass_bytes + SamplingBuffers::bytes(planned->vocab(), context);
+    other = memory_.beside_bytes + memory_.weights_bytes + memory_.scratch_bytes;
+    needed = other + least_state;
+    memory_.text_bytes =
+        std::clamp<int64_t>((memory_.allowed_bytes - needed) / kTextShare, 0, kMostTextBytes);
+    other += memory_.text_bytes;
+    return page > 0 ? (memory_.allowed_bytes - other - fixed) / page * kPagePositions : wanted;
+  };
+  int64_t context = wanted, room = room_beside(context);
+  // Scratch for a context that has no room would only take from the one that has.
+  while (settings_.context == 0 && room < context * 7 / 8 && context > least) {
+    context = std::max({least, room, context / 2});
+    room = room_beside(context);
+  }
   if (needed > memory_.allowed_bytes)
     return Error{Code::NoRoom,
                  "--memory",
@@ -83,10 +99,7 @@ Status ModelRunner::settle(const ModelFile& file, const ModelDef& def, const Ope
                      " positions " + std::to_string(least_state) + " = " + std::to_string(needed) +
                      " bytes are needed, " + std::to_string(memory_.allowed_bytes) + " are allowed",
                  {}};
-  memory_.text_bytes = std::min(kMostTextBytes, (memory_.allowed_bytes - needed) / kTextShare);
-  other += memory_.text_bytes;
-  const int64_t room = page > 0 ? (memory_.allowed_bytes - other - fixed) / page * kPagePositions : wanted;
-  settings_.context = std::min(wanted, room);
+  settings_.context = std::min(context, room);
   memory_.state_bytes = fixed + pages_of(settings_.context) * page;
   planned.reset();
   pool_ = TRY(StatePool::make(layout_, memory_.allowed_bytes - other));
@@ -115,6 +128,8 @@ Status ModelRunner::load(const ModelFile& file, const ModelDef& def, const OpenL
 // The most scratch of a step: any slice that sees the whole context, beside others that fill the pass.
 // Slices are tried up to the size from which attention needs nothing more for each.
 int64_t ModelRunner::planned_scratch(Model& model, int64_t context) {
+  device_->begin_step();
+  device_->forget_scratch();
   constexpr int64_t kRows = 512;
   const int64_t most = std::min<int64_t>(most_rows(), context * settings_.sequences);
   for (int64_t rows = 1; rows <= std::min({kRows, most, context}); ++rows) {

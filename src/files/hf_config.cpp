@@ -1,11 +1,11 @@
 #include "files/hf_config.h"
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <optional>
 
 #include "base/file.h"
+#include "base/math.h"
 #include "files/byte_source.h"
 #include "files/json_text.h"
 
@@ -162,7 +162,7 @@ Result<std::vector<float>> llama3_factors(const ConfigReader& in, int64_t dims) 
     return in.bad("rope_scaling", "expected positive numbers, and low_freq_factor < high_freq_factor");
   std::vector<float> factors;
   for (int64_t i = 0; i < dims / 2; ++i) {
-    const double wave = 2 * std::numbers::pi * std::pow(base, 2.0 * double(i) / double(dims));
+    const double wave = 2 * std::numbers::pi * math::exp2(2.0 * double(i) / double(dims) * math::log2(base));
     double f = factor;
     if (wave < length / high) {
       f = 1;

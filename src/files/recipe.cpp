@@ -1,11 +1,11 @@
 #include "files/recipe.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
 #include "base/half.h"
+#include "base/math.h"
 
 namespace invar {
 namespace {
@@ -30,7 +30,7 @@ float changed(Change change, float x) {
     case Change::AddOne:
       return x + 1.0f;
     case Change::NegExp:
-      return -float(std::exp(double(x)));
+      return -float(math::exp(double(x)));
   }
   return x;
 }

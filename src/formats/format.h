@@ -1,3 +1,4 @@
+// clang-format off: the comment is laid out by hand
 // What a weight format is.  Each file of this folder holds one format as a struct:
 //
 //   struct X {
@@ -20,6 +21,7 @@
 //   };
 //
 // formats/product.h makes the product of them.  The list of formats is in formats/all.h.
+// clang-format on
 #pragma once
 
 #include <cstdint>

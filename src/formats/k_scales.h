@@ -1,5 +1,5 @@
 // What the K-quants share: the 12 bytes that hold eight 6-bit scales and eight 6-bit minimums in Q4_K and
-// Q5_K (spec: GGUF block layouts; the packing is that of ggml), and the encoders with scales of scales.
+// Q5_K (GGUF block layouts; the packing is that of ggml), and the encoders with scales of scales.
 #pragma once
 
 #include <algorithm>

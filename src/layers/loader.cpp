@@ -123,7 +123,7 @@ Experts Loader::experts(const std::string& name, int64_t n, int64_t outputs, int
   return experts;
 }
 
-std::vector<float> Loader::floats(const std::string& name, std::vector<int64_t> shape) {
+std::vector<float> Loader::floats(const std::string& name, std::vector<int64_t> shape, bool always) {
   std::optional<Format> format;
   const TensorEntry* t = take(name, format);
   if (!t || !fits(*t, shape)) return {};
@@ -133,13 +133,13 @@ std::vector<float> Loader::floats(const std::string& name, std::vector<int64_t> 
     return {};
   }
   std::vector<float> values(size_t(n), 0);
-  if (planning_) return values;
+  if (planning_ && !always) return values;
   std::vector<std::byte> bytes(t->bytes);
   if (Status s = file_.read(*t, 0, bytes); !s) {
     faults_.push_back(std::move(s.error()));
     return {};
   }
-  advance(t->bytes);
+  if (!planning_) advance(t->bytes);
   with_format(*format, [&]<class F>() {
     if constexpr (F::block_values == 1)
       for (int64_t i = 0; i < n; ++i) {

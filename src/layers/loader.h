@@ -44,6 +44,8 @@ class Loader {
   Experts experts(const std::string& name, int64_t n, int64_t outputs, int64_t inputs, int64_t used);
   // NAME, n values.
   const float* vector(const std::string& name, int64_t n);
+  // The same for the program and not for the device; read even while it is planned.
+  std::vector<float> values(const std::string& name, int64_t n) { return floats(name, {n}, true); }
   // NAME (rows, cols) as floats, [cols][rows].
   const float* transposed(const std::string& name, int64_t rows, int64_t cols);
 
@@ -70,7 +72,8 @@ class Loader {
   const TensorEntry* take(const std::string& name, std::optional<Format>& format);
   bool fits(const TensorEntry& t, std::vector<int64_t> shape);
   void advance(uint64_t bytes);  // so many bytes of the file more are loaded
-  std::vector<float> floats(const std::string& name, std::vector<int64_t> shape);
+  // Zeros while it is planned, unless they are wanted then too; empty: a fault was noted.
+  std::vector<float> floats(const std::string& name, std::vector<int64_t> shape, bool always = false);
   // All of a tensor's weights: `parts` matrices of `rows` rows, each from a tile row of its own on.
   void load(const TensorEntry& t, Weight& w, int64_t parts, int64_t rows);
   // Packs rows [from, from + rows) of the tensor from row `to` of the weight on.

@@ -2,9 +2,11 @@
 // at 262,144).
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/math.h"
+#include "base/result.h"
 #include "layers/step.h"
 
 namespace invar {
@@ -14,12 +16,18 @@ struct Rope {
   bool halves = true;               // pairs are (i, i + n), else (2i, 2i + 1)
 
   // base^(-2i / dims), each divided by its divisor where there are some; `linear` divides every position.
-  static Rope make(double base, int64_t dims, bool halves, const std::vector<float>& divisors = {},
-                   double linear = 1) {
+  // Fails unless each is in (0, 1]: an angle is then at most the position, which math::sincos can take.
+  static Result<Rope> make(double base, int64_t dims, bool halves, const std::vector<float>& divisors = {},
+                           double linear = 1) {
     Rope rope{{}, halves};
     for (int64_t i = 0; i < dims / 2; ++i) {
       double f = math::exp2(-2.0 * double(i) / double(dims) * math::log2(base)) / linear;
-      rope.frequencies.push_back(divisors.empty() ? f : f / double(divisors[size_t(i)]));
+      if (!divisors.empty()) f /= double(divisors[size_t(i)]);
+      if (!(f > 0 && f <= 1))
+        return Error{Code::BadFile, "rotary positions",
+                     "expected frequencies above 0 and at most 1, found " + std::to_string(f) + " for pair " +
+                         std::to_string(i)};
+      rope.frequencies.push_back(f);
     }
     return rope;
   }

@@ -1,5 +1,5 @@
-// Dense llama-like models: llama, qwen2, qwen3.  One forward pass; what differs is data (spec: dense models;
-// layers as in Touvron et al., 2302.13971, and the Qwen2 and Qwen3 reports).
+// Dense llama-like models: llama, qwen2, qwen3.  One forward pass; what differs is data (layers as in Touvron
+// et al., 2302.13971, and the Qwen2 and Qwen3 reports).
 #include "layers/attention.h"
 #include "layers/mlp.h"
 #include "models/model.h"
@@ -24,7 +24,7 @@ Result<Config> read_config(const Loader& loader, bool qk_norm) {
   c.hidden = table.hidden;
   c.layers = TRY(keys.integer(key("block_count"), 1, kMaxLayers));
   c.width = TRY(keys.integer(key("feed_forward_length"), 1, kMaxWidth));
-  c.context = TRY(keys.integer(key("context_length"), 1));
+  c.context = TRY(keys.integer(key("context_length"), 1, kMaxContext));
   c.eps = float(TRY(keys.real(key("attention.layer_norm_rms_epsilon"))));
   AttentionShape& a = c.attention;
   a.hidden = c.hidden;
@@ -78,11 +78,8 @@ class Llama final : public Model {
     Config& c = m->c_ = TRY(read_config(loader, qk_norm));
     m->vocabulary_.load(loader, c.vocab, c.hidden);
     std::vector<float> divisors;
-    if (loader.has("rope_freqs.weight")) {
-      const float* f = loader.vector("rope_freqs.weight", c.rope_dims / 2);
-      if (f) divisors.assign(f, f + c.rope_dims / 2);
-    }
-    m->rope_ = Rope::make(c.rope_base, c.rope_dims, halves, divisors, c.rope_linear);
+    if (loader.has("rope_freqs.weight")) divisors = loader.values("rope_freqs.weight", c.rope_dims / 2);
+    m->rope_ = TRY(Rope::make(c.rope_base, c.rope_dims, halves, divisors, c.rope_linear));
     for (int64_t i = 0; i < c.layers; ++i) {
       const std::string block = "blk." + std::to_string(i) + ".";
       Layer& l = m->layers_.emplace_back();

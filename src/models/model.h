@@ -50,7 +50,8 @@ struct TableShape {
 };
 Result<TableShape> table_shape(const Loader& loader);
 
-// Limits for keys that size something (spec: hostile metadata).
+// Limits for keys that size something: a file may say anything.
+constexpr int64_t kMaxContext = 1 << 23;
 constexpr int64_t kMaxLayers = 1024, kMaxWidth = 1 << 20, kMaxHeads = 4096, kMaxExperts = 4096;
 
 }  // namespace invar

@@ -1,6 +1,6 @@
 // qwen35 and qwen35moe: the hybrids of Qwen3.5, 3.6 and 3.8.  Three of four layers are gated delta nets, the
-// fourth is gated attention with a rotation of a quarter of each head; then SwiGLU, or experts (spec: qwen35,
-// sections 1 to 5). The draft block behind the trunk (`nextn`) is known and left out.
+// fourth is gated attention with a rotation of a quarter of each head; then SwiGLU, or experts.  The
+// draft block behind the trunk (`nextn`) is known and left out.
 #include <algorithm>
 
 #include "layers/attention.h"
@@ -79,7 +79,7 @@ Result<Config> read_config(const Loader& loader, bool moe) {
   c.hidden = table.hidden;
   c.blocks = TRY(keys.integer(key("block_count"), 1, kMaxLayers));
   c.layers = c.blocks - TRY(keys.integer_or(key("nextn_predict_layers"), 0, 0, c.blocks - 1));
-  c.context = TRY(keys.integer(key("context_length"), 1));
+  c.context = TRY(keys.integer(key("context_length"), 1, kMaxContext));
   c.eps = float(TRY(keys.real(key("attention.layer_norm_rms_epsilon"))));
   c.attention = TRY(read_attention(loader, c.hidden, c.eps));
   c.delta = TRY(read_delta(loader, c.hidden, c.eps));
@@ -128,7 +128,7 @@ class Qwen35 final : public Model {
     auto m = std::make_unique<Qwen35>();
     Config& c = m->c_ = TRY(read_config(loader, moe));
     m->moe_ = moe;
-    m->rope_ = Rope::make(c.rope_base, c.rope_dims, true);
+    m->rope_ = TRY(Rope::make(c.rope_base, c.rope_dims, true));
     m->vocabulary_.load(loader, c.vocab, c.hidden);
     for (int64_t i = 0; i < c.layers; ++i) {
       const std::string block = "blk." + std::to_string(i) + ".";

@@ -13,6 +13,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "server/errors.h"
 #include "server/sse.h"
 
@@ -20,10 +21,6 @@ namespace invar::server {
 namespace {
 
 using namespace std::chrono_literals;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 class Client {
  public:
@@ -404,14 +401,14 @@ TEST(Http, HeadsGoOutAfterAWhileAndSignsOfLifeFollow) {
   options.stream = {0.1, 0.25};
   Site site(options);
   Client client(site.port());
-  const double start = now();
+  const double start = steady_seconds();
   auto reply = site.ask(client, post("/stream", ""));
   ASSERT_TRUE(reply);
   EXPECT_TRUE(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 200"));
-  EXPECT_LT(now() - start, 0.24);
+  EXPECT_LT(steady_seconds() - start, 0.24);
   EXPECT_TRUE(client.read_until(": hb\n\n").ends_with(": hb\n\n"));
   EXPECT_TRUE(client.read_until(": hb\n\n").ends_with(": hb\n\n"));
-  EXPECT_GE(now() - start, 0.45);
+  EXPECT_GE(steady_seconds() - start, 0.45);
   reply->end();
   EXPECT_TRUE(client.read_until("0\r\n\r\n").ends_with("0\r\n\r\n"));
 }
@@ -441,11 +438,11 @@ TEST(Http, AClientThatLeavesIsNoticedAtOnce) {
         reply->write("x");
         client.read_until("x");
       }
-      const double start = now();
+      const double start = steady_seconds();
       if (how == 1) client.reset();
       else client.close();
       EXPECT_TRUE(site.wait_gone(1, 1));
-      EXPECT_LT(now() - start, 0.5);
+      EXPECT_LT(steady_seconds() - start, 0.5);
       EXPECT_TRUE(reply->gone());
       EXPECT_FALSE(reply->write("nobody"));
     }
@@ -481,13 +478,13 @@ TEST(Http, DribblersEndAndDoNotHoldOthers) {
                       : i % 3 == 1 ? ""
                                    : "POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
   }
-  const double start = now();
+  const double start = steady_seconds();
   Client client(site.port());
   client.send(post("/echo", "quick"));
   EXPECT_TRUE(client.answer().ends_with("POST quick"));
-  EXPECT_LT(now() - start, 0.25);
+  EXPECT_LT(steady_seconds() - start, 0.25);
   for (auto& one : slow) EXPECT_TRUE(one->ended());
-  EXPECT_LT(now() - start, 2);
+  EXPECT_LT(steady_seconds() - start, 2);
   EXPECT_TRUE(client.ended());  // nothing was asked any more
 }
 
@@ -524,14 +521,14 @@ TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
   auto reply = site.ask(slow, post("/stream", ""));
   ASSERT_TRUE(reply);
   const std::string event(100000, 'x');
-  const double start = now();
+  const double start = steady_seconds();
   size_t most = 0;
   int written = 0;
-  while (reply->write(event) && now() - start < 5) {
+  while (reply->write(event) && steady_seconds() - start < 5) {
     most = std::max(most, reply->pending_bytes());
     ++written;
   }
-  EXPECT_LT(now() - start, 1);  // the cap, long before the time-out
+  EXPECT_LT(steady_seconds() - start, 1);  // the cap, long before the time-out
   EXPECT_LE(most, Reply::kStreamBytes);
   EXPECT_GT(written, 10);
   EXPECT_TRUE(site.wait_gone(1, 1));
@@ -544,7 +541,7 @@ TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
   client.send(post("/echo", "meanwhile"));
   EXPECT_TRUE(client.answer().ends_with("POST meanwhile"));
   EXPECT_TRUE(site.wait_gone(2, 3));
-  for (double end = now() + 2; site.server->counts().stalled < 1 && now() < end;)
+  for (double end = steady_seconds() + 2; site.server->counts().stalled < 1 && steady_seconds() < end;)
     std::this_thread::sleep_for(1ms);
   EXPECT_EQ(site.server->counts().stalled, 1);
 }
@@ -640,7 +637,7 @@ TEST(Http, AThousandVisitorsLeaveNothingBehind) {
     if (some.size() > 20) some.erase(some.begin() + long(random() % some.size()));
   }
   some.clear();
-  for (double end = now() + 5; site.server->counts().connections > 0 && now() < end;)
+  for (double end = steady_seconds() + 5; site.server->counts().connections > 0 && steady_seconds() < end;)
     std::this_thread::sleep_for(5ms);
   EXPECT_EQ(site.server->counts().connections, 0);
   EXPECT_EQ(open_files(), before);

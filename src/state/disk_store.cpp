@@ -242,6 +242,7 @@ bool DiskStore::Impl::fits(const StateHead& head) const {
 
 void DiskStore::Impl::add(const std::string& name, const StateHead& head, std::vector<uint64_t> paths) {
   const std::lock_guard lock(mutex);
+  forget(name);  // two processes may write the same state
   if (pool.set_bytes() > 0) paths.clear();
   if (paths.empty() || paths.back() != head.path) paths.push_back(head.path);
   std::vector<uint64_t> kept;
@@ -453,8 +454,10 @@ Status DiskStore::Impl::read_or_forget(const Load& load) {
   std::string bad;
   Status status = read(load, bad);
   if (!status) {
-    unlink(path(load.found.name, kHead).c_str());
-    if (!bad.empty() && status.error().code == Code::BadFile) unlink(bad.c_str());
+    // A disk that fails now, or a process without descriptors, says nothing of what is stored.
+    const Code code = status.error().code;
+    if (code == Code::BadFile || code == Code::NotFound) unlink(path(load.found.name, kHead).c_str());
+    if (!bad.empty() && code == Code::BadFile) unlink(bad.c_str());
     say(status.error());
   }
   const std::lock_guard lock(mutex);
@@ -493,7 +496,7 @@ DiskStore::Found DiskStore::find(std::span<const Token> tokens) const {
     path = path_step(path, tokens[p - 1]);
     const auto [first, last] = impl_->by_path.equal_range(path);
     for (auto each = first; each != last; ++each) {
-      const int64_t position = impl_->entries[each->second].position;
+      const int64_t position = impl_->entries.at(each->second).position;
       if (position == int64_t(p) || (impl_->pool.set_bytes() == 0 && position > int64_t(p)))
         found = {each->second, int64_t(p)};
     }

@@ -337,6 +337,63 @@ TEST_F(DiskStoreTest, AFileThatVanishedIsALineOfLog) {
   EXPECT_EQ(found(kHybrid, text(101)), 100);
 }
 
+// A process out of descriptors, or a disk that fails for a moment, must not cost what is stored.
+TEST_F(DiskStoreTest, AFileThatCannotBeOpenedNowStays) {
+  auto pool = pool_of(kHybrid);
+  store(*pool, {text(100)});
+  {
+    auto disk = open(*pool);
+    const DiskStore::Found f = disk->find(text(101));
+    ASSERT_EQ(f.position, 100);
+    rlimit before;
+    ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+    const rlimit none{0, before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const Result<Snapshot> loaded = load(*disk, f, text(101));
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ASSERT_FALSE(loaded);
+    EXPECT_EQ(loaded.error().code, Code::Io) << loaded.error().message;
+    EXPECT_EQ(lines_.size(), 1u);
+  }
+  EXPECT_EQ(found(kHybrid, text(101)), 100);
+}
+
+// One process has a state in its queue; looking over the folder, it finds that another wrote it.
+TEST_F(DiskStoreTest, AStateThatAnotherProcessWroteFirstIsKnownOnce) {
+  auto pool = pool_of(kHybrid);
+  DiskStoreOptions o = options();
+  o.budget_bytes = 16 << 10;
+  int64_t each = 0;
+  {
+    auto other = open(*pool);
+    ASSERT_TRUE(other->put(text(100), state_of(*pool, text(100))));
+    other->drain();
+    each = other->use().bytes;
+    fs::rename(folder_, folder_ + "-other");
+  }
+  auto disk = DiskStore::open(*pool, o);
+  Token first = 1000;
+  for (; disk->use().bytes + each <= o.budget_bytes; first += 1000) {
+    ASSERT_TRUE(disk->put(text(100, first), state_of(*pool, text(100, first))));
+    disk->drain();
+  }
+  for (const auto& file : fs::directory_iterator(folder_ + "-other"))
+    if (file.is_regular_file()) fs::copy(file.path(), fs::path(folder_) / file.path().filename());
+  fs::remove_all(folder_ + "-other");
+  // The next of its own is one too many: it looks over the folder while the other's text waits.
+  ASSERT_TRUE(disk->put(text(100, first), state_of(*pool, text(100, first))));
+  ASSERT_TRUE(disk->put(text(100), state_of(*pool, text(100))));
+  disk->drain();
+  const DiskStore::Found f = disk->find(text(101));
+  ASSERT_EQ(f.position, 100);
+  for (const fs::path& file : files()) fs::remove(file);
+  EXPECT_FALSE(load(*disk, f, text(101)));
+  EXPECT_EQ(disk->find(text(101)).position, 0);
+  ASSERT_TRUE(disk->put(text(100), state_of(*pool, text(100))));
+  disk->drain();
+  EXPECT_EQ(disk->find(text(101)).position, 100) << "it was not written, as if it were there";
+}
+
 TEST_F(DiskStoreTest, TheOldestUseGoesFirstAlsoWhenTheClockGoesBack) {
   auto pool = pool_of(kHybrid);
   store(*pool, {text(60, 0), text(60, 1000)});

@@ -21,6 +21,7 @@ class CpuDevice final : public Device {
   // Ends planning: weights are allocated from now on, and steps have this much scratch.  False: no memory.
   bool settle(int64_t scratch_bytes);
   int64_t scratch_bytes() const { return arena_.most(); }  // the most that a step has needed so far
+  void forget_scratch() { arena_.forget_most(); }
   ThreadPool& pool() { return pool_; }
 
   Weight allocate(Format format, int64_t rows, int64_t cols) override;

@@ -1,4 +1,4 @@
-// Kernels over one row: norms, gates, rotation, softmax (docs/numbers.md, section 2 of the sums: 16 partial
+// Kernels over one row: norms, gates, rotation, softmax (docs/numbers.md, N1: 16 partial
 // sums, lane l takes elements l, l + 16, ..., then the fixed tree).  Included by kernels.inl only.
 #pragma once
 

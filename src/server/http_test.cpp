@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <random>
@@ -561,12 +562,9 @@ TEST(Http, ABodyHasALeastRate) {
 
 // Many threads come and go at the limit: whoever makes way may end on any of them.
 TEST(Http, SeveralThreadsAtTheLimitOfConnections) {
-  std::mutex mutex;
-  std::condition_variable told;
-  bool ended = false;
-  std::thread watch([&] {  // a server that hangs cannot be stopped either
-    std::unique_lock lock(mutex);
-    if (told.wait_for(lock, 60s, [&] { return ended; })) return;
+  std::promise<void> ended;
+  std::thread watch([end = ended.get_future()] {  // a server that hangs cannot be stopped either
+    if (end.wait_for(60s) == std::future_status::ready) return;
     ADD_FAILURE() << "the server hangs";
     std::abort();
   });
@@ -591,11 +589,7 @@ TEST(Http, SeveralThreadsAtTheLimitOfConnections) {
     EXPECT_TRUE(site.server->drain(5));
     EXPECT_EQ(site.server->counts().connections, 0);
   }
-  {
-    std::lock_guard lock(mutex);
-    ended = true;
-  }
-  told.notify_all();
+  ended.set_value();
   watch.join();
 }
 

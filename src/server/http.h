@@ -27,7 +27,7 @@ struct HttpRequest {
   Headers headers;
   std::string body;
   std::string id;          // of the request: the client's, or drawn
-  double received_at = 0;  // seconds of the steady clock, when its head was complete
+  double received_at = 0;  // seconds of the steady clock, when it was read
   int key = -1;            // which of the server's keys it came with; -1: none, or the admin's
   bool admin = false;      // it may change the server, see HttpOptions::admin_key
   bool admin_key = false;  // and came with that key

@@ -17,8 +17,9 @@ struct World {
   Chat chat = Chat::make(file).take();
   Silent silent;
   Metrics metrics;
+  server::Intake intake{silent, metrics, {}};
   server::TextThread text;
-  server::Served served{chat, silent, text, metrics, {}, {}};
+  server::Served served{chat, intake, text, metrics, {}, {}};
 };
 
 }  // namespace

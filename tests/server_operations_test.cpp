@@ -1,5 +1,6 @@
 // What operators and their tools ask the server for: limits and times, what each sequence is at, one request
 // by its id, tokens of a chat, metrics, and what changes the server.
+#include <atomic>
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -197,6 +198,58 @@ TEST_F(Operations, WhoWaitsTooLongIsToldToComeAgain) {
   for (auto& one : busy) EXPECT_EQ(one->answer().status, 200) << "who has begun goes on";
 }
 
+TEST_F(Operations, AQueueOfNoneTakesWhatFindsASequence) {
+  SiteSettings settings;
+  settings.limits.waiting = 0;
+  Site site(*plain_, slow(50), settings);
+  Json prompts = Json::array();
+  for (int i = 0; i < 3 * Site::kRunning; ++i) prompts.push_back("x");
+  const HttpAnswer batch = site.post("/v1/completions", {{"prompt", prompts}, {"max_tokens", 1}});
+  ASSERT_EQ(batch.status, 200) << batch.body;
+  EXPECT_EQ(batch.json()["choices"].size(), prompts.size());
+  std::vector<std::unique_ptr<Asked>> busy;
+  for (int i = 0; i < Site::kRunning; ++i)
+    busy.push_back(std::make_unique<Asked>(site, kChat, Json{{"messages", user("x")}}));
+  ASSERT_TRUE(soon([&] { return site.metrics().running.value() == Site::kRunning; }));
+  EXPECT_EQ(site.post(kChat, {{"messages", user("x")}}).status, 429);
+  for (auto& one : busy) EXPECT_EQ(one->answer().status, 200);
+}
+
+TEST_F(Operations, APromptAloneIsCounted) {
+  Site site(*plain_, Site::engine(*plain_));
+  const HttpAnswer a =
+      site.post("/v1/completions", {{"prompt", std::string(600, 'a')}, {"max_tokens", 0}, {"echo", true}});
+  ASSERT_EQ(a.status, 200) << a.body;
+  EXPECT_EQ(site.metrics().prompt_tokens.value(), a.json()["usage"]["prompt_tokens"].get<int64_t>());
+}
+
+TEST_F(Operations, FaultsOfTheRequestAreNotToBeTriedAgain) {
+  SiteSettings settings;
+  settings.api.any_model = false;
+  settings.http.body_bytes = 1000;
+  Site site(*plain_, script_line("ok"), settings);
+  const Json other = {{"model", "nope"}, {"messages", user("x")}, {"max_tokens", 1}};
+  const HttpAnswer posted = site.post(kChat, other), shown = site.get("/v1/models/nope");
+  EXPECT_EQ(posted.status, 404);
+  EXPECT_EQ(posted.body, shown.body) << "the same, whatever the path";
+  EXPECT_EQ(posted.json()["error"]["param"], "model");
+  EXPECT_EQ(posted.json()["error"]["code"], "model_not_found");
+  const std::pair<int, HttpAnswer> refused[] = {
+      {404, posted},
+      {404, shown},
+      {404, site.post("/v1/messages", other)},
+      {400, site.post(kChat, {{"messages", 5}})},
+      {400, site.post("/v1/messages", {{"max_tokens", "x"}})},
+      {404, site.get("/v1/nothing")},
+      {405, site.ask("DELETE", kChat)},
+      {413, site.post(kChat, {{"messages", user(std::string(2000, 'x'))}})},
+      {415, site.post(kChat, other, "Content-Encoding: gzip\r\n")}};
+  for (const auto& [status, answer] : refused) {
+    EXPECT_EQ(answer.status, status) << answer.body;
+    EXPECT_EQ(answer.header("x-should-retry"), "false") << answer.body;
+  }
+}
+
 TEST_F(Operations, WhoTakesTooLongIsEnded) {
   SiteSettings settings;
   settings.limits.answer_s = 0.2;
@@ -298,6 +351,81 @@ TEST_F(Operations, AKeySeesItsOwnRequests) {
   EXPECT_EQ(site.get(path, "x-api-key: one\r\n").json()["state"], "ended");
   EXPECT_EQ(site.get(path, "x-api-key: two\r\n").status, 404);
   EXPECT_EQ(site.get(path, "x-api-key: boss\r\n").json()["state"], "ended");
+
+  settings.http.admin_key.clear();  // then who asks from here may change the server, not see the others'
+  Site plain(*plain_, script_line("ok"), settings);
+  plain.post(kChat, {{"messages", user("x")}}, "x-api-key: one\r\nX-Request-Id: r1\r\n");
+  EXPECT_EQ(plain.get(path, "x-api-key: one\r\n").json()["state"], "ended");
+  EXPECT_EQ(plain.get(path, "x-api-key: two\r\n").status, 404);
+  EXPECT_EQ(plain.post("/admin/cache/clear", {}, "x-api-key: two\r\n").status, 200);
+}
+
+// Nothing reaches the service of what ended while it was read.
+TEST_F(Operations, WhatEndsWhileItIsReadIsNotBegun) {
+  class Held : public Service {  // reads until it is let go
+   public:
+    Result<uint64_t> submit(Request) override {
+      ++submitted;
+      return Error{Code::Io, "", "not to be asked"};
+    }
+    void cancel(uint64_t) override {}
+    Statistics statistics() const override { return {}; }
+    int64_t context() const override {
+      while (held) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      return 4096;
+    }
+    int64_t vocab() const override { return kAlphabetTokens; }
+    std::atomic<bool> held = true;
+    std::atomic<int> submitted = 0;
+  };
+  const Json body = {{"messages", user("x")}};
+  const std::string path = "/v1/requests/r1", id = "X-Request-Id: r1\r\n";
+  auto known = [&](Site& site) { return soon([&] { return site.get(path).status == 200; }); };
+  {  // stopped
+    auto held = std::make_unique<Held>();
+    Held& service = *held;
+    Site site(*plain_, std::move(held));
+    Asked asked(site, kChat, body, id);
+    ASSERT_TRUE(known(site));
+    EXPECT_EQ(site.get(path).json()["state"], "waiting");
+    EXPECT_EQ(site.ask("DELETE", path).json()["cancelled"], true);
+    service.held = false;
+    const HttpAnswer a = asked.answer();
+    EXPECT_EQ(a.status, 499) << a.body;
+    EXPECT_EQ(a.json()["error"]["code"], "request_cancelled");
+    EXPECT_EQ(site.get(path).json()["state"], "ended");
+    EXPECT_EQ(service.submitted, 0);
+  }
+  {  // its client has left
+    auto held = std::make_unique<Held>();
+    Held& service = *held;
+    Site site(*plain_, std::move(held));
+    const std::string text = json_text(body);
+    const int client = connect_and_send(site.port(), "POST " + kChat + " HTTP/1.1\r\nHost: h\r\n" + id +
+                                                         "Content-Length: " + std::to_string(text.size()) +
+                                                         "\r\n\r\n" + text);
+    ASSERT_TRUE(known(site));
+    close(client);
+    ASSERT_TRUE(soon([&] { return site.connections() == 0; }));
+    service.held = false;
+    ASSERT_TRUE(soon([&] { return site.served().text.waiting() == 0 && site.get(path).status == 404; }));
+    EXPECT_EQ(service.submitted, 0);
+  }
+  for (const bool whole : {false, true}) {  // its time is over
+    SiteSettings settings;
+    (whole ? settings.limits.answer_s : settings.limits.queue_s) = 0.05;
+    auto held = std::make_unique<Held>();
+    Held& service = *held;
+    Site site(*plain_, std::move(held), settings);
+    Asked asked(site, kChat, body, id);
+    ASSERT_TRUE(known(site));
+    std::this_thread::sleep_for(std::chrono::milliseconds(80));
+    service.held = false;
+    const HttpAnswer a = asked.answer();
+    EXPECT_EQ(a.status, whole ? 504 : 503) << a.body;
+    EXPECT_EQ(a.json()["error"]["code"], whole ? "timeout" : "queue_timeout");
+    EXPECT_EQ(service.submitted, 0);
+  }
 }
 
 TEST_F(Operations, MetricsUnderTheNamesOfOthers) {
@@ -330,6 +458,30 @@ TEST(Models, AreListedWhileTheyAreRead) {
   EXPECT_EQ(list["data"][1]["id"], "b");
   EXPECT_EQ(list["data"][1]["root"], "a");
   EXPECT_TRUE(list["data"][0]["max_model_len"].is_null());
+}
+
+TEST(Models, AnsweredWhileTheyAreRead) {
+  server::ApiOptions api;
+  api.names = {"a", "b"};
+  api.any_model = false;
+  server::HttpOptions options;
+  options.port = 0;
+  server::HttpServer http(options,
+                          [&](const server::HttpRequest& request, std::shared_ptr<server::Reply> reply) {
+                            server::answer_loading(api, {}, request, *reply);
+                          });
+  ASSERT_TRUE(http.start());
+  auto ask = [&](const char* method, const char* path) { return http_ask(http.port(), method, path, {}); };
+  EXPECT_EQ(ask("GET", "/v1/models").json()["data"].size(), 2u);
+  EXPECT_EQ(ask("GET", "/models/b").json()["id"], "b");
+  EXPECT_EQ(ask("HEAD", "/v1/models/b").status, 200);
+  EXPECT_EQ(ask("GET", "/v1/models/c").json()["error"]["code"], "model_not_found");
+  EXPECT_EQ(ask("POST", "/v1/models").status, 405);
+  EXPECT_EQ(ask("POST", "/v1/models").header("Allow"), "GET");
+  EXPECT_EQ(ask("GET", "/livez").status, 200);
+  for (const char* path : {"/health", "/readyz", "/v1/modelsx"})
+    EXPECT_EQ(ask("GET", path).json()["error"]["code"], "model_loading") << path;
+  EXPECT_EQ(ask("POST", "/v1/messages").status, 529);
 }
 
 // --- what changes the server ---

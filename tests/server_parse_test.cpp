@@ -63,8 +63,9 @@ class Parse : public testing::Test {
   static Chat* chat_;
   Silent silent_;
   Metrics metrics_;
+  Intake intake_{silent_, metrics_, {}};
   TextThread text_;
-  Served served_{*chat_, silent_, text_, metrics_, {}, {}};
+  Served served_{*chat_, intake_, text_, metrics_, {}, {}};
 };
 Chat* Parse::chat_ = nullptr;
 

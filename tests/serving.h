@@ -167,6 +167,7 @@ class Site {
   }
   server::Served& served() { return served_; }
   int port() const { return http_.port(); }
+  int64_t connections() const { return http_.counts().connections; }
   Service& service() { return *service_; }
   Metrics& metrics() { return metrics_; }
 

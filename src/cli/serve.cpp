@@ -43,7 +43,8 @@ struct Flags {
 void describe_limits(Options& o, Flags& f) {
   server::ApiOptions& api = f.api;
   constexpr int64_t kMany = 1 << 20;
-  o.integer("--max-queue", f.limits.waiting, 0, kMany, "Requests that may wait; more are refused with 429");
+  o.integer("--max-queue", f.limits.waiting, 0, kMany,
+            "Requests that may wait for a sequence; more are refused with 429");
   o.integer("--max-queue-tokens", f.limits.waiting_tokens, 0, INT64_MAX,
             "Tokens of their prompts together; 0: no bound");
   o.integer("--max-per-key", api.most_per_key, 0, kMany, "Requests of one key at once; 0: no bound");
@@ -96,7 +97,7 @@ void describe(Options& o, Flags& f) {
            "System messages after the first");
   o.flag("--keep-client-headers", f.api.keep_headers,
          "System text that begins with x-anthropic- stays in the prompt");
-  o.flag("--strict-usage", f.api.strict_usage, "No fields of ours in usage");
+  o.flag("--strict-usage", f.api.strict_usage, "No fields of ours in usage; as yet there are none");
   o.flag("--no-log", f.no_log, "No line for each request on standard error");
   add_sampling(o, f.sampling);
   add_engine(o, f.engine, f.seed);
@@ -370,16 +371,6 @@ Status load(const Flags& f, Parts& p, HttpServer& http, Signals& signals) {
   return Ok{};
 }
 
-// What is answered while the model is read.
-void answer_loading(const Flags& f, const server::HttpRequest& request, server::Reply& reply) {
-  server::ModelInfo info;
-  info.created = unix_seconds();
-  if (request.path == "/v1/models") server::send_json(reply, server::list_models(f.api.names, info, nullptr));
-  else if (request.path == "/livez" || request.path == "/ping" || request.path == "/")
-    reply.send(200, {{"Content-Type", "application/json"}}, R"({"status":"loading"})");
-  else server::refuse(reply, request, server::loading());
-}
-
 void end(const Flags& f, Parts& p, HttpServer& http) {
   constexpr double kLastWordsS = 3;
   const auto running = p.metrics.running.value() + p.metrics.waiting.value();
@@ -411,9 +402,11 @@ Result<int> run(std::span<const std::string> arguments) {
   const auto start = std::chrono::steady_clock::now();
   Parts parts;
   std::atomic<bool> loaded = false;
+  server::ModelInfo unread;
+  unread.created = unix_seconds();
   HttpServer http(f.http, [&](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
     if (loaded) parts.router.handle(std::move(request), std::move(reply), *parts.text);
-    else answer_loading(f, request, *reply);
+    else server::answer_loading(f.api, unread, request, *reply);
   });
   TRY(http.start());
   const std::string url = url_of(f, http.port());

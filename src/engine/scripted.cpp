@@ -259,7 +259,7 @@ double Scripted::turn() {
   counts_.running = std::count_if(active_.begin(), active_.end(), [](const auto& a) { return a->line; });
   counts_.queued = int64_t(active_.size()) - counts_.running;
   ++counts_.steps;
-  return counts_.queued > 0 && running < options_.running ? 0 : next;
+  return counts_.queued > 0 && counts_.running < options_.running ? 0 : next;  // some have just ended
 }
 
 const ScriptLine* Scripted::line_for(const std::vector<Token>& prompt) {

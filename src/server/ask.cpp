@@ -66,6 +66,7 @@ class Asking : public Tracked, public std::enable_shared_from_this<Asking> {
 
  private:
   std::optional<ApiError> submit(std::vector<Request> requests);
+  std::optional<ApiError> ended_before();
   bool hear(size_t part, const Event& event);
   void hear_tokens(size_t choice, const Event& event);
   void take(size_t choice, const std::vector<AnswerPiece>& pieces);
@@ -104,9 +105,9 @@ std::optional<ApiError> Asking::start() {
     served_.metrics.rejected.add();
     return key_busy(served_.options.most_per_key);
   }
-  auto name = served_.model_name(q_.model);
-  if (!name) return api_error(name.error());
-  answer_.model = name.take();
+  const auto name = served_.options.model_name(q_.model);
+  if (!name) return unknown_model(q_.model);
+  answer_.model = *name;
   answer_.id = random_name(24);
   answer_.created = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   answer_.seed = q_.sampling.seed = q_.seed.value_or(draw_seed());
@@ -119,6 +120,10 @@ std::optional<ApiError> Asking::start() {
   for (const auto& prompt : tokenized.prompts) longest = std::max(longest, int64_t(prompt.size()));
   if (auto fault = check_length(served_, family_of(request_.path), longest, q_.max_tokens)) return fault;
 
+  {
+    std::lock_guard lock(mutex_);
+    if (auto end = ended_before()) return end;  // what follows may take a while
+  }
   Rules rules;
   if (auto fault = rules_of(served_, q_, tokenized, rules)) return fault;
   ignored_ = std::move(rules.ignored);
@@ -152,11 +157,17 @@ std::optional<ApiError> Asking::start() {
 std::optional<ApiError> Asking::submit(std::vector<Request> requests) {
   {
     std::lock_guard lock(mutex_);  // events wait until the stream has begun
+    if (auto end = ended_before()) return end;
+    const IntakeLimits& limits = served_.service.limits();
+    const double age = steady_seconds() - request_.received_at;
     for (size_t part = 0; part < requests.size(); ++part) {
       requests[part].on_event = [self = shared_from_this(), part](const Event& e) {
         return self->hear(part, e);
       };
-      auto id = served_.service.submit(std::move(requests[part]));
+      requests[part].start_s = limits.queue_s - age;
+      requests[part].deadline_s = limits.answer_s - age;
+      auto id = part == 0 ? served_.service.submit(std::move(requests[part]))
+                          : served_.service.submit_further(std::move(requests[part]));
       if (!id) {
         over_ = true;
         cancel();
@@ -187,6 +198,19 @@ std::optional<ApiError> Asking::submit(std::vector<Request> requests) {
   return {};
 }
 
+// What ended it while it was read, so that the service need not hear of it.  A client that has left hears
+// none of it.
+std::optional<ApiError> Asking::ended_before() {
+  const IntakeLimits& limits = served_.service.limits();
+  const double age = steady_seconds() - request_.received_at;
+  std::optional<ApiError> end;
+  if (stopped_ || reply_->gone()) end = stopped();
+  else if (age >= limits.answer_s) end = took_too_long();
+  else if (age >= limits.queue_s) end = queued_too_long();
+  over_ = end.has_value();
+  return end;
+}
+
 void Asking::cancel() {
   for (uint64_t id : ids_) served_.service.cancel(id);
 }
@@ -194,7 +218,7 @@ void Asking::cancel() {
 // Before the client hears the last: it may ask again at once.
 void Asking::leave() {
   if (number_ == 0) return;
-  requests_->leave(std::exchange(number_, 0), ids_.empty() ? Json() : fields());
+  requests_->leave(std::exchange(number_, 0), ids_.empty() && !stopped_ ? Json() : fields());
 }
 
 void Asking::stop() {
@@ -395,7 +419,10 @@ void ask(Served& served, const HttpRequest& request, const std::shared_ptr<Reply
   if (request.header("x-timings") == "1") question.timings = true;
   if (question.affinity.empty()) question.affinity = affinity_of(request);
   auto asking = std::make_shared<Asking>(served, request, reply, std::move(question), std::move(writer));
-  if (auto fault = asking->start()) refuse(*reply, request, *fault);
+  if (auto fault = asking->start()) {
+    asking.reset();
+    refuse(*reply, request, *fault);
+  }
 }
 
 }  // namespace invar::server

@@ -28,13 +28,10 @@ const char* type_of(Family family, int status) {
 
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
-// What asking again does not cure; and what it may, after so many seconds.
-ApiError lasting(int status, std::string message, std::string code = {}, std::string param = {}) {
-  ApiError e{status, std::move(message), std::move(code), std::move(param)};
-  e.never_retry = true;
-  return e;
-}
+// What asking again does not cure: all that is wrong with the request itself.
+bool is_lasting(int status) { return status >= 400 && status < 500 && status != 408 && status != 429; }
 
+// What it may, after so many seconds.
 ApiError passing(int status, const std::string& message, std::string code, int seconds) {
   ApiError e{status, message + ", try again in " + std::to_string(seconds) + "s", std::move(code)};
   e.retry_after_s = seconds;
@@ -67,7 +64,7 @@ Headers error_headers(const ApiError& e) {
     headers.push_back({"Retry-After", std::to_string(e.retry_after_s)});
     headers.push_back({"retry-after-ms", std::to_string(int64_t(e.retry_after_s) * 1000)});
   }
-  if (e.never_retry) headers.push_back({"x-should-retry", "false"});
+  if (e.never_retry || is_lasting(e.status)) headers.push_back({"x-should-retry", "false"});
   if (!e.allow.empty()) headers.push_back({"Allow", e.allow});
   if (e.status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
   return headers;
@@ -93,7 +90,6 @@ ApiError api_error(const Error& error) {
       break;
     case Code::NotFound:
       e.status = 404;
-      if (error.where == "model") e.code = "model_not_found";
       break;
     case Code::NoRoom:
       e = queue_full();
@@ -124,21 +120,21 @@ ApiError wrong_method(const HttpRequest& request, std::string_view allowed) {
 }
 
 ApiError unknown_model(const std::string& asked) {
-  return lasting(404, "the model '" + asked.substr(0, 200) + "' does not exist", "model_not_found", "model");
+  return {404, "the model '" + asked.substr(0, 200) + "' does not exist", "model_not_found", "model"};
 }
 
 ApiError wrong_key() {
-  return lasting(401, "expected an API key of this server, in Authorization: Bearer or in x-api-key",
-                 "invalid_api_key");
+  return {401, "expected an API key of this server, in Authorization: Bearer or in x-api-key",
+          "invalid_api_key"};
 }
 
 ApiError not_admin() {
-  return lasting(403, "expected the admin's key, or without one a request from this machine itself");
+  return {403, "expected the admin's key, or without one a request from this machine itself"};
 }
 
 ApiError stopped() {
   constexpr int kClientClosedRequest = 499;  // no standard has one; proxies know this
-  return lasting(kClientClosedRequest, "the request was cancelled", "request_cancelled");
+  return {kClientClosedRequest, "the request was cancelled", "request_cancelled"};
 }
 
 ApiError took_too_long() { return {504, "the answer took longer than its time", "timeout"}; }

@@ -21,7 +21,7 @@ struct ApiError {
   std::string param = {};    // OpenAI's `param`; empty: null
   std::string type = {};     // empty: what the family says for the status
   int retry_after_s = 0;     // above 0: Retry-After and retry-after-ms
-  bool never_retry = false;  // x-should-retry: false
+  bool never_retry = false;  // x-should-retry: false, as always with a fault of the request (4xx)
   std::string allow = {};    // Allow, with 405
 };
 

@@ -65,23 +65,24 @@ std::vector<std::string_view> keys_given(const HttpRequest& r) {
 
 struct Caller {
   int key = -1;
-  bool admin = false;
+  bool admin = false, admin_key = false;
 };
 
 // All keys are compared, so that the time tells nothing.
 Caller caller_of(const HttpOptions& options, bool from_here, const HttpRequest& r) {
   Caller caller;
-  caller.admin = options.admin_key.empty() && from_here && r.header("origin").empty();
   for (std::string_view one : keys_given(r)) {
     for (size_t i = 0; i < options.keys.size(); ++i)
       if (same_key(one, options.keys[i])) caller.key = int(i);
-    if (!options.admin_key.empty()) caller.admin |= same_key(one, options.admin_key);
+    if (!options.admin_key.empty()) caller.admin_key |= same_key(one, options.admin_key);
   }
+  const bool by_place = options.admin_key.empty() && from_here && r.header("origin").empty();
+  caller.admin = caller.admin_key || by_place;
   return caller;
 }
 
 bool may_ask(const HttpOptions& options, const Caller& caller, const HttpRequest& r) {
-  const bool has_key = caller.key >= 0 || (caller.admin && !options.admin_key.empty());
+  const bool has_key = caller.key >= 0 || caller.admin_key;
   const bool preflight = r.method == "OPTIONS" && !options.cors_origins.empty();
   return options.keys.empty() || has_key || preflight || is_public(options, r);
 }
@@ -128,15 +129,20 @@ struct HttpServer::Impl {
   awaitable<void> accept_loop();
   void add(tcp::socket socket);
   bool make_place();
+  std::vector<std::shared_ptr<Connection>> open_connections();
 
   const HttpOptions options;
   const Handler handler;
-  std::atomic<bool> draining = false;
+  const std::shared_ptr<std::atomic<bool>> draining = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> closing = false;  // no request is read any more
   std::atomic<int64_t> accepted = 0, refused = 0, requests = 0, gone = 0, stalled = 0, sent_bytes = 0;
   int port = 0;
 
-  std::mutex mutex;  // of what follows
-  std::condition_variable emptied;
+  // Of what follows.  A connection takes it when it ends, so that the last reference to one must not be let
+  // go while it is held: open_connections() alone locks those of the map.
+  std::mutex mutex;
+  std::condition_variable changed;
+  int64_t at_work = 0;  // connections between a request and the end of its answer
   std::map<Connection*, std::weak_ptr<Connection>> connections;
 
   asio::io_context io;  // connections that wait in it end with it, and use what is above
@@ -145,6 +151,22 @@ struct HttpServer::Impl {
 };
 
 namespace {
+
+class AtWork {  // from a request to the end of its answer
+ public:
+  explicit AtWork(HttpServer::Impl& server) : server_(server) { add(1); }
+  ~AtWork() { add(-1); }
+  AtWork(const AtWork&) = delete;
+
+ private:
+  void add(int64_t count) {
+    std::lock_guard lock(server_.mutex);
+    server_.at_work += count;
+    server_.changed.notify_all();
+  }
+
+  HttpServer::Impl& server_;
+};
 
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
@@ -160,19 +182,29 @@ class Connection : public std::enable_shared_from_this<Connection> {
   ~Connection() {
     std::lock_guard lock(server_.mutex);
     server_.connections.erase(this);
-    server_.emptied.notify_all();
+    server_.changed.notify_all();
   }
 
   awaitable<void> run();
   auto executor() { return stream_.get_executor(); }
-  double waits_since() const {
-    return waiting_ ? since_.load() : HUGE_VAL;
-  }  // for a head; HUGE_VAL: it does not
+  double waits_since() const { return since_; }  // for bytes of the client; HUGE_VAL: it does not
 
   // From any thread.
-  void close_if_waiting() {
+  void make_way() {
     asio::post(stream_.get_executor(), [self = shared_from_this()] {
-      if (self->waiting_) self->stream_.close();
+      if (self->since_ != HUGE_VAL) self->stream_.close();
+    });
+  }
+  void close_if_reading() {
+    asio::post(stream_.get_executor(), [self = shared_from_this()] {
+      if (self->reads_ != Reads::Nothing) self->stream_.close();
+    });
+  }
+  void refuse_body() {  // that it is reading, if any, since it comes too late
+    asio::post(stream_.get_executor(), [self = shared_from_this()] {
+      if (self->reads_ != Reads::Body) return;
+      self->reads_ = Reads::Nothing;
+      self->stream_.cancel();
     });
   }
   void forsake() {  // when the I/O threads have ended
@@ -183,6 +215,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
  private:
   enum class Got { Request, Fault, Nothing };
+  enum class Reads { Nothing, Head, Body };  // Head: or waits for one
 
   awaitable<bool> read_some();
   awaitable<Got> read_request(RequestReader& reader, bool first);
@@ -190,6 +223,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   awaitable<bool> answer();
   awaitable<void> linger();
   void prepare(const RequestReader& reader, const HttpRequest& request);
+  bool comes_too_late(const HttpRequest& r) const { return *server_.draining && r.method == "POST"; }
   void watch();
   void look();
   void leave();
@@ -202,8 +236,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::string buffer_;  // read, and not yet taken
   std::shared_ptr<ReplyState> reply_;
   asio::steady_timer wake_;
+  Reads reads_ = Reads::Head;
   bool answering_ = false, watching_ = false;
-  std::atomic<bool> waiting_ = true;
   std::atomic<double> since_;
 };
 
@@ -221,31 +255,42 @@ awaitable<bool> Connection::read_some() {
 awaitable<Connection::Got> Connection::read_request(RequestReader& reader, bool first) {
   bool begun = first || !buffer_.empty();
   since_ = steady_seconds();
-  waiting_ = true;
+  reads_ = Reads::Head;
   stream_.expires_after(duration_of(begun ? options().head_s : options().keep_alive_s));
   bool with_head = false;
+  double body_at = 0;
+  size_t body_bytes = 0;  // as they were sent
   while (true) {
     buffer_.erase(0, reader.feed(buffer_));
     if (reader.at() == RequestReader::At::Fault) co_return Got::Fault;
     if (reader.at() == RequestReader::At::Head) {
-      if (!begun && server_.draining) co_return Got::Nothing;
-      if (!co_await read_some()) co_return Got::Nothing;
-      if (!begun) stream_.expires_after(duration_of(options().head_s));
+      if (server_.closing || !co_await read_some()) co_return Got::Nothing;
+      if (begun) continue;
       begun = true;
+      since_ = steady_seconds();
+      stream_.expires_after(duration_of(options().head_s));
       continue;
     }
     if (!with_head) {
       with_head = true;
-      waiting_ = false;
+      reads_ = Reads::Body;
+      body_at = steady_seconds();
+      body_bytes = buffer_.size();
       if (!may_ask(options(), caller_of(options(), from_here_, reader.head()), reader.head()))
         co_return Got::Request;  // refused without its body
+      if (comes_too_late(reader.head())) continue;
       if (reader.expects_continue() && reader.at() == RequestReader::At::Body && buffer_.empty())
         if (!co_await write_all("HTTP/1.1 100 Continue\r\n\r\n")) co_return Got::Nothing;
       continue;
     }
-    if (reader.at() == RequestReader::At::Done) co_return Got::Request;
-    stream_.expires_after(duration_of(options().body_idle_s));
-    if (!co_await read_some()) co_return Got::Nothing;
+    if (reader.at() == RequestReader::At::Done || comes_too_late(reader.head())) co_return Got::Request;
+    const double left =
+        body_at + options().body_idle_s + double(body_bytes) / options().body_rate - steady_seconds();
+    if (left <= 0 || server_.closing) co_return Got::Nothing;
+    stream_.expires_after(duration_of(std::min(left, options().body_idle_s)));
+    const size_t had = buffer_.size();
+    if (!co_await read_some() && !comes_too_late(reader.head())) co_return Got::Nothing;
+    body_bytes += buffer_.size() - had;
   }
 }
 
@@ -272,8 +317,8 @@ void Connection::prepare(const RequestReader& reader, const HttpRequest& request
   ++server_.requests;
   ReplyForm form;
   form.chunked = reader.chunked_answers();
-  form.keep_alive =
-      reader.at() == RequestReader::At::Done && reader.keep_alive() && form.chunked && !server_.draining;
+  form.keep_alive = reader.at() == RequestReader::At::Done && reader.keep_alive() && form.chunked;
+  form.ending = server_.draining;
   form.head_only = request.method == "HEAD";
   form.headers = cors_headers(options(), request);
   form.headers.push_back({"x-request-id", request.id});
@@ -379,6 +424,7 @@ awaitable<bool> Connection::answer() {
 
 // Closes so that the client can read the answer, although not all that it sends was read.
 awaitable<void> Connection::linger() {
+  since_ = steady_seconds();
   boost::system::error_code ignored;  // a client that has left needs no farewell
   stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
   stream_.expires_after(std::chrono::seconds(5));
@@ -392,8 +438,10 @@ awaitable<void> Connection::run() {
   for (bool first = true;; first = false) {
     RequestReader reader(options().head_bytes, options().body_bytes);
     const Got got = co_await read_request(reader, first);
-    waiting_ = false;
+    reads_ = Reads::Nothing;
+    since_ = HUGE_VAL;
     if (got == Got::Nothing) break;
+    const AtWork work(server_);
     const bool whole = reader.at() == RequestReader::At::Done;
     const bool fault = got == Got::Fault;
     HttpRequest request = whole ? reader.take() : reader.head();
@@ -416,15 +464,18 @@ awaitable<void> Connection::run() {
                   "");
     } else if (!may_ask(options(), caller, request)) {
       refuse(*reply, request, wrong_key());
+    } else if (comes_too_late(request)) {
+      refuse(*reply, request, shutting_down());
     } else {
       request.key = caller.key;
       request.admin = caller.admin;
+      request.admin_key = caller.admin_key;
       server_.handler(std::move(request), std::move(reply));
     }
     reply.reset();
     const bool keep = co_await answer();
     if (!keep && !whole) co_await linger();
-    if (!keep || server_.draining) break;
+    if (!keep) break;
   }
   boost::system::error_code ignored;  // it may be closed already
   stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
@@ -449,8 +500,8 @@ void HttpServer::Impl::add(tcp::socket socket) {
   if (!make_place()) {
     ++refused;
     constexpr std::string_view kBusy =
-        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: "
-        "close\r\n\r\n";
+        "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nretry-after-ms: 1000\r\nContent-Length: 0\r\n"
+        "Connection: close\r\n\r\n";
     send(socket.native_handle(), kBusy.data(), kBusy.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     return;
   }
@@ -466,17 +517,32 @@ void HttpServer::Impl::add(tcp::socket socket) {
       connection->executor(), [connection]() { return connection->run(); }, asio::detached);
 }
 
-// Below the limit, or the connection that has waited longest for a head makes way; false: all are at work.
+// Below the limit, or the connection that has waited longest for its client makes way; false: all are at
+// work.
 bool HttpServer::Impl::make_place() {
-  std::lock_guard lock(mutex);
-  if (int64_t(connections.size()) < options.connections) return true;
+  const int64_t count = [&] {
+    std::lock_guard lock(mutex);
+    return int64_t(connections.size());
+  }();
+  if (count < options.connections) return true;
+  if (count >= 2 * options.connections) return false;
   std::shared_ptr<Connection> oldest;
+  double since = HUGE_VAL;
+  for (const auto& one : open_connections())
+    if (const double its = one->waits_since(); its < since) {
+      since = its;
+      oldest = one;
+    }
+  if (oldest) oldest->make_way();
+  return oldest != nullptr;
+}
+
+std::vector<std::shared_ptr<Connection>> HttpServer::Impl::open_connections() {
+  std::vector<std::shared_ptr<Connection>> open;
+  std::lock_guard lock(mutex);
   for (auto& [key, weak] : connections)
-    if (auto one = weak.lock(); one && (!oldest || one->waits_since() < oldest->waits_since())) oldest = one;
-  if (!oldest || oldest->waits_since() == HUGE_VAL || int64_t(connections.size()) >= 2 * options.connections)
-    return false;
-  oldest->close_if_waiting();
-  return true;
+    if (auto one = weak.lock()) open.push_back(std::move(one));
+  return open;
 }
 
 HttpServer::HttpServer(HttpOptions options, Handler handler)
@@ -519,20 +585,20 @@ HttpCounts HttpServer::counts() const {
 
 bool HttpServer::drain(double seconds) {
   Impl& s = *impl_;
-  s.draining = true;
+  const auto until = std::chrono::steady_clock::now() + duration_of(seconds);
+  *s.draining = true;
   asio::post(s.acceptor.get_executor(), [&s] {
     boost::system::error_code ignored;  // nobody can come any more, either way
     s.acceptor.close(ignored);
   });
-  std::vector<std::shared_ptr<Connection>> open;
+  for (auto& one : s.open_connections()) one->refuse_body();
   std::unique_lock lock(s.mutex);
-  for (auto& [key, weak] : s.connections)
-    if (auto one = weak.lock()) open.push_back(std::move(one));
+  s.changed.wait_until(lock, until, [&] { return s.at_work == 0; });
   lock.unlock();
-  for (auto& one : open) one->close_if_waiting();
-  open.clear();
+  s.closing = true;
+  for (auto& one : s.open_connections()) one->close_if_reading();
   lock.lock();
-  return s.emptied.wait_for(lock, duration_of(seconds), [&] { return s.connections.empty(); });
+  return s.changed.wait_until(lock, until, [&] { return s.connections.empty(); });
 }
 
 void HttpServer::stop() {
@@ -540,13 +606,7 @@ void HttpServer::stop() {
   s.io.stop();
   for (std::thread& thread : s.threads) thread.join();
   s.threads.clear();
-  std::vector<std::shared_ptr<Connection>> open;
-  {
-    std::lock_guard lock(s.mutex);
-    for (auto& [key, weak] : s.connections)
-      if (auto one = weak.lock()) open.push_back(std::move(one));
-  }
-  for (auto& one : open) one->forsake();
+  for (auto& one : s.open_connections()) one->forsake();
 }
 
 }  // namespace invar::server

@@ -27,9 +27,10 @@ struct HttpRequest {
   Headers headers;
   std::string body;
   std::string id;          // of the request: the client's, or drawn
-  double received_at = 0;  // seconds of the steady clock, when its head was complete
+  double received_at = 0;  // seconds of the steady clock, when it was read
   int key = -1;            // which of the server's keys it came with; -1: none, or the admin's
   bool admin = false;      // it may change the server, see HttpOptions::admin_key
+  bool admin_key = false;  // and came with that key
 
   std::string_view header(std::string_view name) const;  // in any case; empty if absent
 };
@@ -88,6 +89,8 @@ struct HttpOptions {
   int64_t connections = 1024;
   uint64_t head_bytes = 64 << 10, body_bytes = 32 << 20;
   double head_s = 10, body_idle_s = 60, keep_alive_s = 75, write_stall_s = 60;
+  double body_rate =
+      1024;  // bytes a second that a body must have, on the whole, behind its first body_idle_s
   StreamTimes stream;
   std::function<void(const std::string& line)> log = {};  // one line of JSON for each request
 };
@@ -111,8 +114,9 @@ class HttpServer {
   int port() const;  // that it listens on
   HttpCounts counts() const;
 
-  // No new connections; those that wait for a request are closed, others after their answer.  Returns when
-  // all are, or after so many seconds; false: some are left.
+  // No new connections, and POST is refused on those that are open.  When no answer is on its way any more,
+  // or after so many seconds, those that wait for a request are closed, others after their answer.  Returns
+  // when all are, or after so many seconds; false: some are left.
   bool drain(double seconds);
   void stop();  // closes all at once
 

@@ -4,8 +4,12 @@
 #include <arpa/inet.h>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
+#include <cstdlib>
+#include <deque>
 #include <filesystem>
+#include <future>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <random>
@@ -513,6 +517,82 @@ TEST(Http, OverTheLimitTheLongestWaitingMakesWay) {
   EXPECT_TRUE(three.read_all().starts_with("HTTP/1.1 503"));
 }
 
+TEST(Http, OverTheLimitHalfABodyMakesWay) {
+  HttpOptions options;
+  options.connections = 4;
+  Site site(options);
+  std::vector<std::unique_ptr<Client>> half;
+  for (int i = 0; i < 4; ++i) {
+    half.push_back(std::make_unique<Client>(site.port()));
+    half.back()->send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+    std::this_thread::sleep_for(20ms);
+  }
+  Client client(site.port());
+  client.send(post("/echo", "here"));
+  EXPECT_TRUE(client.answer().ends_with("POST here"));
+  EXPECT_TRUE(half[0]->ended());
+  half[3]->send("12345678");
+  EXPECT_TRUE(half[3]->answer().ends_with("POST x12345678")) << "one is enough";
+}
+
+TEST(Http, ABodyHasALeastRate) {
+  HttpOptions options;
+  options.body_idle_s = 0.3;
+  options.body_rate = 2000;
+  Site site(options);
+  // Sends so many pieces of a body of 2,000 bytes, one each 50 ms; how long the connection took that.
+  auto seconds = [&](size_t piece) {
+    Client client(site.port());
+    client.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n");
+    const double start = now();
+    for (size_t sent = 0; sent < 2000; sent += piece) {
+      if (!client.send(std::string(piece, 'x'))) return now() - start;
+      std::this_thread::sleep_for(50ms);
+    }
+    EXPECT_TRUE(client.answer().ends_with("xx"));
+    return HUGE_VAL;
+  };
+  const double dribbled = seconds(1);
+  EXPECT_GT(dribbled, 0.25);
+  EXPECT_LT(dribbled, 2) << "each byte came within the idle time";
+  EXPECT_EQ(seconds(100), HUGE_VAL) << "slow, but it goes on: one second in all";
+}
+
+// Many threads come and go at the limit: whoever makes way may end on any of them.
+TEST(Http, SeveralThreadsAtTheLimitOfConnections) {
+  std::promise<void> ended;
+  std::thread watch([end = ended.get_future()] {  // a server that hangs cannot be stopped either
+    if (end.wait_for(30s) == std::future_status::ready) return;
+    ADD_FAILURE() << "the server hangs";
+    std::abort();
+  });
+  {
+    HttpOptions options;
+    options.threads = 4;
+    options.connections = 64;
+    Site site(options);
+    std::vector<std::thread> visitors;
+    const double until = now() + 1.5;
+    for (int i = 0; i < 4; ++i)
+      visitors.emplace_back([&] {
+        std::deque<Client> mine;
+        while (now() < until) {
+          mine.emplace_back(site.port()).send("GET ");
+          if (mine.size() > 40) mine.pop_front();
+        }
+      });
+    for (std::thread& one : visitors) one.join();
+    EXPECT_GT(site.server->counts().accepted, 1000);
+    Client client(site.port());
+    client.send(get("/ping"));
+    EXPECT_TRUE(client.answer().starts_with("HTTP/1.1 200"));
+    EXPECT_TRUE(site.server->drain(5));
+    EXPECT_EQ(site.server->counts().connections, 0);
+  }
+  ended.set_value();
+  watch.join();
+}
+
 TEST(Http, ASlowReaderIsCutOffAndHoldsNobody) {
   HttpOptions options;
   options.write_stall_s = 0.5;
@@ -562,6 +642,42 @@ TEST(Http, DrainLetsAnswersEndAndTakesNoMore) {
   later.join();
   EXPECT_TRUE(busy.answer().ends_with("done"));
   EXPECT_TRUE(busy.ended());
+}
+
+TEST(Http, DuringTheDrainOpenConnectionsAreAnswered) {
+  Site site;
+  Client idle(site.port()), asks(site.port()), half(site.port()), busy(site.port());
+  for (Client* one : {&idle, &asks}) {
+    one->send(get("/echo"));
+    EXPECT_NE(one->answer().find("Connection: keep-alive"), std::string::npos);
+  }
+  half.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nx");
+  auto reply = site.ask(busy, post("/wait", ""));
+  ASSERT_TRUE(reply);
+  std::thread end([&] { EXPECT_TRUE(site.server->drain(10)); });
+  std::string answer = half.answer();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  EXPECT_NE(answer.find("\"shutting_down\""), std::string::npos);
+  EXPECT_TRUE(half.ended());
+  half.close();
+  const size_t before = site.seen.size();
+  asks.send(post("/echo", "new"));
+  answer = asks.answer();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 503")) << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  EXPECT_TRUE(asks.ended());
+  EXPECT_EQ(site.seen.size(), before) << "the handler does not hear of it";
+  idle.send(get("/readyz"));
+  answer = idle.answer();
+  EXPECT_TRUE(answer.starts_with("HTTP/1.1 200")) << "what is true is the handler's business: " << answer;
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos);
+  reply->send(200, {}, "done");
+  answer = busy.answer();
+  EXPECT_TRUE(answer.ends_with("done"));
+  EXPECT_NE(answer.find("Connection: close"), std::string::npos) << "it was asked before the drain";
+  EXPECT_TRUE(busy.ended());
+  end.join();
 }
 
 TEST(Http, RepliesOutliveTheServer) {
@@ -616,8 +732,12 @@ size_t open_files() {
   return count;
 }
 
-TEST(Http, AThousandVisitorsLeaveNothingBehind) {
-  Site site;
+class HttpThreads : public testing::TestWithParam<int> {};
+
+TEST_P(HttpThreads, AThousandVisitorsLeaveNothingBehind) {
+  HttpOptions options;
+  options.threads = GetParam();
+  Site site(options);
   {
     Client first(site.port());
     first.send(post("/echo", "x"));
@@ -644,6 +764,8 @@ TEST(Http, AThousandVisitorsLeaveNothingBehind) {
   for (const auto& reply : site.open) EXPECT_TRUE(reply->gone());
   EXPECT_GT(site.open.size(), 100u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Threads, HttpThreads, testing::Values(1, 4));
 
 TEST(Http, PathsOfOnePlace) {
   EXPECT_EQ(normal_path("/v1/chat/completions"), "/v1/chat/completions");

@@ -13,12 +13,15 @@ struct Intake::Watched {
   int64_t prompt_tokens = 0;
   double submitted_at = 0, first_at = 0, last_at = 0;
   int left = 1;  // choices that have not ended
-  bool began = false;
+  bool began = false, prompt_counted = false;
   std::vector<Place*> places;  // of each choice; null: it has none as yet
 };
 
+// Who waits for no more than a free sequence does not count.
 Status Intake::check_room(int64_t tokens) const {
-  const int64_t waiting = metrics_.waiting.value();
+  std::lock_guard lock(mutex_);
+  const int64_t busy = std::count_if(places_.begin(), places_.end(), [](const Place& p) { return p.busy; });
+  const int64_t waiting = metrics_.waiting.value() - std::max<int64_t>(0, sequences_ - busy);
   const bool many_tokens =
       waiting > 0 && limits_.waiting_tokens > 0 && waiting_tokens_ + tokens > limits_.waiting_tokens;
   if (waiting < limits_.waiting && !many_tokens) return Ok{};
@@ -27,11 +30,20 @@ Status Intake::check_room(int64_t tokens) const {
 
 Result<uint64_t> Intake::submit(Request request) {
   if (closed_) return Error{Code::Cancelled, "", "the server is shutting down"};
-  const auto tokens = int64_t(request.prompt.size());
-  if (Status room = check_room(tokens); !room) {
+  if (Status room = check_room(int64_t(request.prompt.size())); !room) {
     metrics_.rejected.add();
     return room.error();
   }
+  return take(std::move(request));
+}
+
+Result<uint64_t> Intake::submit_further(Request request) {
+  if (closed_) return Error{Code::Cancelled, "", "the server is shutting down"};
+  return take(std::move(request));
+}
+
+Result<uint64_t> Intake::take(Request request) {
+  const auto tokens = int64_t(request.prompt.size());
   auto w = std::make_shared<Watched>();
   w->submitted_at = steady_seconds();
   w->prompt_tokens = tokens;
@@ -68,6 +80,7 @@ bool Intake::hear(Watched& w, const Event& e) {
                     : metrics_.cancelled_waiting)
         .add();
   begin(w);
+  if (!e.tokens.empty() || e.finish == Finish::Stop || e.finish == Finish::Length) count_prompt(w, e);
   if (!e.tokens.empty()) count_tokens(w, e, now);
   if (ends) {
     count_end(w, e, now);
@@ -90,13 +103,18 @@ void Intake::begin(Watched& w) {
   metrics_.running.add();
 }
 
+// With its first token, or with an end that needs none.
+void Intake::count_prompt(Watched& w, const Event& e) {
+  if (std::exchange(w.prompt_counted, true)) return;
+  metrics_.prompt_tokens.add(e.usage.prompt_tokens);
+  metrics_.cached_tokens.add(e.usage.cached_tokens);
+  metrics_.request_prompt_tokens.add(double(e.usage.prompt_tokens));
+}
+
 void Intake::count_tokens(Watched& w, const Event& e, double now) {
   if (w.first_at == 0) {
     w.first_at = now;
     metrics_.time_to_first_token.add(now - w.submitted_at);
-    metrics_.prompt_tokens.add(e.usage.prompt_tokens);
-    metrics_.cached_tokens.add(e.usage.cached_tokens);
-    metrics_.request_prompt_tokens.add(double(e.usage.prompt_tokens));
   } else if (w.asked.n == 1) {
     metrics_.inter_token.add((now - w.last_at) / double(e.tokens.size()));
   }

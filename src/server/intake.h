@@ -18,7 +18,7 @@
 namespace invar::server {
 
 struct IntakeLimits {
-  int64_t waiting = 512;                                      // requests
+  int64_t waiting = 512;                                      // requests, beside what finds a free sequence
   int64_t waiting_tokens = 0;                                 // of their prompts together; 0: no bound
   double queue_s = std::numeric_limits<double>::infinity();   // until a request begins
   double answer_s = std::numeric_limits<double>::infinity();  // until it ends
@@ -35,11 +35,16 @@ struct Place {
 
 class Intake : public Service {
  public:
-  // `places` are shown from the start; a further one comes when more run at once.
+  // `places`: as many sequences run at once.  They are shown from the start; a further one comes when more
+  // do.
   Intake(Service& service, Metrics& metrics, const IntakeLimits& limits, size_t places = 0)
-      : service_(service), metrics_(metrics), limits_(limits), places_(places) {}
+      : service_(service), metrics_(metrics), limits_(limits), sequences_(int64_t(places)), places_(places) {}
+
+  const IntakeLimits& limits() const { return limits_; }
 
   Result<uint64_t> submit(Request request) override;
+  // Another prompt of what was submitted last: where the first had room it is taken, too.
+  Result<uint64_t> submit_further(Request request);
   void cancel(uint64_t id) override { service_.cancel(id); }
   Statistics statistics() const override { return service_.statistics(); }
   void forget(std::function<void()> done) override { service_.forget(std::move(done)); }
@@ -54,8 +59,10 @@ class Intake : public Service {
  private:
   struct Watched;
   Status check_room(int64_t tokens) const;
+  Result<uint64_t> take(Request request);
   bool hear(Watched& w, const Event& event);
   void begin(Watched& w);
+  void count_prompt(Watched& w, const Event& event);
   void count_tokens(Watched& w, const Event& event, double now);
   void count_end(const Watched& w, const Event& event, double now);
   void show(Watched& w, const Event& event);
@@ -64,6 +71,7 @@ class Intake : public Service {
   Service& service_;
   Metrics& metrics_;
   const IntakeLimits limits_;
+  const int64_t sequences_;
   std::atomic<bool> closed_ = false;
   std::atomic<int64_t> waiting_tokens_ = 0;
   mutable std::mutex mutex_;    // of what follows

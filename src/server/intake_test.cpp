@@ -68,6 +68,38 @@ TEST(Intake, BoundsWhatWaits) {
   EXPECT_EQ(metrics.waiting.value(), 2);
 }
 
+TEST(Intake, WhoFindsASequenceFreeDoesNotWait) {
+  for (const int64_t most : {0, 1}) {
+    IntakeLimits limits;
+    limits.waiting = most;
+    limits.waiting_tokens = 1;
+    Gate gate(limits, 2);
+    auto& [fake, metrics, intake] = gate;
+    const uint64_t one = *intake.submit(ask());
+    ASSERT_TRUE(intake.submit(ask())) << "at the same instant, on an idle server";
+    if (most == 1) { EXPECT_TRUE(intake.submit(ask())); }
+    EXPECT_FALSE(intake.submit(ask()));
+    fake.tell(one, {});
+    EXPECT_FALSE(intake.submit(ask())) << "what runs has taken a sequence";
+    fake.tell(one, {}, Finish::Stop);
+    EXPECT_TRUE(intake.submit(ask()));
+    EXPECT_EQ(metrics.rejected.value(), 2);
+  }
+}
+
+TEST(Intake, TheFirstPromptTakesTheOthersIn) {
+  IntakeLimits limits;
+  limits.waiting = 1;
+  Gate gate(limits);
+  auto& [fake, metrics, intake] = gate;
+  ASSERT_TRUE(intake.submit(ask()));
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(intake.submit_further(ask()));
+  EXPECT_EQ(metrics.waiting.value(), 6);
+  EXPECT_FALSE(intake.submit(ask()));
+  intake.close();
+  EXPECT_EQ(intake.submit_further(ask()).error().code, Code::Cancelled);
+}
+
 TEST(Intake, BoundsTheTokensThatWait) {
   IntakeLimits limits;
   limits.waiting_tokens = 6;
@@ -156,8 +188,16 @@ TEST(Intake, CountsWhatHappened) {
   EXPECT_EQ(metrics.prompt_tokens.value(), 5);
   EXPECT_EQ(metrics.cached_tokens.value(), 2);
 
+  const uint64_t silent = *intake.submit(ask());  // its prompt alone is wanted
+  fake.tell(silent, {});
+  EXPECT_EQ(metrics.prompt_tokens.value(), 5);
+  fake.tell(silent, {}, Finish::Length);
+  EXPECT_EQ(metrics.prompt_tokens.value(), 10);
+  EXPECT_EQ(metrics.cached_tokens.value(), 4);
+
   const uint64_t queued = *intake.submit(ask());
   fake.tell(queued, {}, Finish::Cancelled);
+  EXPECT_EQ(metrics.prompt_tokens.value(), 10);
   EXPECT_EQ(metrics.aborted.value(), 1);
   EXPECT_EQ(metrics.running.value() + metrics.waiting.value(), 0);
 }

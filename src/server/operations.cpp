@@ -50,9 +50,9 @@ std::string id_asked(const HttpRequest& request) {
   return percent_decoded(request.path.substr(std::string_view("/v1/requests/").size()));
 }
 
-// Whose requests it may see: its own key's; an admin those of all.
+// Whose requests it may see: its own key's, without keys those of all; the admin's key those of all.
 std::optional<int> key_of(const HttpRequest& request) {
-  return request.admin ? std::nullopt : std::optional(request.key);
+  return request.admin_key ? std::nullopt : std::optional(request.key);
 }
 
 ApiError unknown_request(const std::string& id) {

@@ -68,16 +68,22 @@ Json model_json(const std::string& name, const std::string& root, const ModelInf
             {"size", m.bytes}}}};
 }
 
+// /v1/models and /v1/models/NAME.
+void answer_models(const ApiOptions& options, const ModelInfo& model, const Service* service,
+                   const HttpRequest& request, Reply& reply) {
+  constexpr std::string_view kAll = "/v1/models", kOne = "/v1/models/";
+  if (request.path == kAll) return send_json(reply, list_models(options.names, model, service));
+  const std::string asked = percent_decoded(std::string_view(request.path).substr(kOne.size()));
+  if (const auto name = options.model_name(asked))
+    send_json(reply, model_json(*name, options.names[0], model, service));
+  else refuse(reply, request, unknown_model(asked));
+}
+
 void add_models(Router& router, Served& served) {
-  router.add("GET", "/v1/models", On::Io, [&served](const HttpRequest&, const Shared& reply) {
-    send_json(*reply, list_models(served.options.names, served.model, &served.service));
-  });
-  router.add("GET", "/v1/models/*", On::Io, [&served](const HttpRequest& request, const Shared& reply) {
-    const std::string asked = percent_decoded(request.path.substr(std::string_view("/v1/models/").size()));
-    if (auto name = served.model_name(asked); name)
-      send_json(*reply, model_json(*name, served.options.names[0], served.model, &served.service));
-    else refuse(*reply, request, unknown_model(asked));
-  });
+  for (const char* path : {"/v1/models", "/v1/models/*"})
+    router.add("GET", path, On::Io, [&served](const HttpRequest& request, const Shared& reply) {
+      answer_models(served.options, served.model, &served.service, request, *reply);
+    });
 }
 
 // --- text and tokens ---
@@ -231,6 +237,19 @@ Json list_models(const std::vector<std::string>& names, const ModelInfo& model, 
           {"has_more", false},
           {"first_id", names.front()},
           {"last_id", names.back()}};
+}
+
+void answer_loading(const ApiOptions& options, const ModelInfo& model, const HttpRequest& request,
+                    Reply& reply) {
+  const bool reads = request.method == "GET" || request.method == "HEAD";
+  if (request.path == "/v1/models" || request.path.starts_with("/v1/models/")) {
+    if (reads) answer_models(options, model, nullptr, request, reply);
+    else refuse(reply, request, wrong_method(request, "GET"));
+  } else if (reads && (request.path == "/livez" || request.path == "/ping" || request.path == "/")) {
+    send_json(reply, {{"status", "loading"}});
+  } else {
+    refuse(reply, request, loading());
+  }
 }
 
 void add_pages(Router& router, Served& served) {

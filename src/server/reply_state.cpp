@@ -153,7 +153,7 @@ ReplyState::Next ReplyState::next(double now) {
   next.bytes = std::move(queued_);
   queued_.clear();
   next.done = phase_ == Phase::Complete;
-  next.close = next.done && !form_.keep_alive;
+  next.close = next.done && !keeps_;
   if (next.done || !next.bytes.empty()) return next;
   next.wait_s = 3600;
   if (phase_ == Phase::Begun) next.wait_s = begun_at_ + times_.commit_s - now;
@@ -205,7 +205,7 @@ void ReplyState::commit() {
 }
 
 // `length`: of the body; none: a stream.
-std::string ReplyState::head(std::optional<size_t> length) const {
+std::string ReplyState::head(std::optional<size_t> length) {
   std::string text = "HTTP/1.1 " + std::to_string(status_) + " " + reason_of(status_) + "\r\n";
   auto add = [&](std::string_view name, std::string_view value) {
     text.append(name).append(": ");
@@ -221,8 +221,8 @@ std::string ReplyState::head(std::optional<size_t> length) const {
   for (const Header& h : form_.headers) add(h.name, h.value);
   if (length && status_ != 204) add("Content-Length", std::to_string(*length));
   if (!length && form_.chunked) add("Transfer-Encoding", "chunked");
-  const bool keeps = form_.keep_alive && (length || form_.chunked);
-  add("Connection", keeps ? "keep-alive" : "close");
+  keeps_ = form_.keep_alive && (length || form_.chunked) && !(form_.ending && *form_.ending);
+  add("Connection", keeps_ ? "keep-alive" : "close");
   return text + "\r\n";
 }
 

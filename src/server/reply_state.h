@@ -16,8 +16,9 @@ namespace invar::server {
 struct ReplyForm {  // how the bytes of an answer look on this connection
   bool chunked = true;
   bool keep_alive = true;
-  bool head_only = false;  // HEAD
-  Headers headers;         // beside the answer's own
+  std::shared_ptr<const std::atomic<bool>> ending = {};  // if set: the connection ends whatever it was to be
+  bool head_only = false;                                // HEAD
+  Headers headers;                                       // beside the answer's own
 };
 
 class ReplyState : public Reply {
@@ -57,7 +58,7 @@ class ReplyState : public Reply {
 
   void queue(std::string_view bytes);
   void commit();
-  std::string head(std::optional<size_t> length) const;
+  std::string head(std::optional<size_t> length);
 
   const ReplyForm form_;
   const StreamTimes times_;
@@ -67,7 +68,7 @@ class ReplyState : public Reply {
   mutable std::mutex mutex_;  // of what follows
   std::function<void()> wake_;
   Phase phase_ = Phase::Waiting;
-  bool cut_ = false, woken_ = false;
+  bool cut_ = false, woken_ = false, keeps_ = false;  // keeps_: the connection, as the head said
   int status_ = 0;
   Headers headers_;
   std::string queued_;

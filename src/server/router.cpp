@@ -57,12 +57,10 @@ void add_routes(Router& router, Served& served) {
     add(router, served);
 }
 
-Result<std::string> Served::model_name(const std::string& asked) const {
-  if (asked.empty()) return options.names.at(0);
-  if (options.any_model ||
-      std::find(options.names.begin(), options.names.end(), asked) != options.names.end())
-    return asked;
-  return Error{Code::NotFound, "model", "the model '" + asked.substr(0, 200) + "' does not exist"};
+std::optional<std::string> ApiOptions::model_name(const std::string& asked) const {
+  if (asked.empty()) return names.at(0);
+  if (any_model || std::find(names.begin(), names.end(), asked) != names.end()) return asked;
+  return {};
 }
 
 }  // namespace invar::server

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,13 +38,16 @@ struct ApiOptions {
   bool clamp_max_tokens = true;     // Anthropic: max_tokens that do not fit are cut, not refused
   bool constrain_tools = false;     // arguments of calls obey their schemas, whether or not a tool is strict
   bool calls_in_thought = false;    // a call in a thought that the answer never ended is a call
-  bool strict_usage = false;        // no fields of ours in usage
+  bool strict_usage = false;        // no fields of ours in usage, where as yet there are none
   int64_t default_max_tokens = -1;  // of chat and responses; below 0: what fits
   int most_choices = 16, most_logprobs = 20, most_stops = 16, most_prompts = 256, most_tools = 512;
   int64_t most_tool_bytes = 4 << 20;
   int64_t most_per_key = 0;    // requests on their way with one key; 0: no bound
   bool llama_metrics = false;  // /metrics has llama-server's names, too
   SamplingParams sampling;     // what a request that says nothing gets
+
+  // The name to echo; none if the server knows no such model.  Empty: the first of ours.
+  std::optional<std::string> model_name(const std::string& asked) const;
 };
 
 struct ModelInfo {
@@ -59,7 +63,7 @@ struct Dialect;  // dialect.h
 
 struct Served {
   const Chat& chat;
-  Service& service;
+  Intake& service;
   TextThread& text;
   Metrics& metrics;
   ApiOptions options;
@@ -71,9 +75,6 @@ struct Served {
   std::function<std::vector<Place>()> places = [] { return std::vector<Place>(); };
   std::function<void()> end = [] {};                     // as SIGTERM does
   std::function<void(bool)> log_requests = [](bool) {};  // from now on, or no more
-
-  // The name to echo; an error if the server knows no such model.  Empty: the first of ours.
-  Result<std::string> model_name(const std::string& asked) const;
 };
 
 using RouteHandler = std::function<void(const HttpRequest&, const std::shared_ptr<Reply>&)>;
@@ -100,6 +101,10 @@ void send_json(Reply& reply, const Json& json, int status = 200);
 
 // The list of /v1/models.  `service`: null while the model is read.
 Json list_models(const std::vector<std::string>& names, const ModelInfo& model, const Service* service);
+
+// Answers in place of the router while the model is read.
+void answer_loading(const ApiOptions& options, const ModelInfo& model, const HttpRequest& request,
+                    Reply& reply);
 
 // Served outlives the router.
 void add_routes(Router& router, Served& served);       // all that follow

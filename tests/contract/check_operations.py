@@ -109,6 +109,25 @@ def the_end():
         start, status = time.monotonic(), end(s)
         took, seen = time.monotonic() - start, events(c)
         expect(status == 0 and took < 5 and seen[-1][0] == "message_stop", "drain-finishes", f"status {status} after {took:.1f} s, last event {seen[-1][0]}")
+    with Server(SCRIPT, "--drain-timeout", 10) as s:
+        asks, probes, whole = connect(s), connect(s), connect(s)
+        for c in (asks, probes):
+            c.request("GET", "/readyz")
+            c.getresponse().read()
+        whole.request("POST", "/v1/chat/completions", json.dumps(PATHS["/v1/chat/completions"]("answers a while")))
+        s.wait_for("vllm:num_requests_running", 1, 5)
+        s.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        asks.request("POST", "/tokenize", json.dumps({"prompt": "x"}))
+        answer = asks.getresponse()
+        expect(answer.status == 503 and answer.getheader("Connection") == "close" and b"shutting_down" in answer.read(), "drain-refuses", str(answer.status))
+        probes.request("GET", "/readyz")
+        answer = probes.getresponse()
+        expect(answer.status == 503 and answer.getheader("Connection") == "close", "drain-not-ready", str(answer.status))
+        answer = whole.getresponse()
+        expect(answer.status == 200 and answer.getheader("Connection") == "close", "drain-closes", "asked before, answered in the drain")
+        answer.read()
+        expect(s.process.wait(5) == 0, "drain-ends", "once the last is answered")
     with Server(SCRIPT, "--drain-timeout", 1) as s:
         streams = {path: ask(s, path, "answers long", stream=True) for path in PATHS}
         whole = ask(s, "/v1/chat/completions", "answers long")
@@ -172,12 +191,17 @@ def settings():
         expect(status == 6, "port-in-use", text.strip())
         log = (s.path / "log").read_text()
         expect(all(word in log for word in ("Claude Code", "Codex", "OpenCode", "SDK", "context 100000")), "start-up", "says how to point clients at it")
-        (s.path / "config").write_text('max-queue = 0\nserved-model-name = ["one,two"]\nno-log = true\n')
+        (s.path / "config").write_text('max-queue = 0\nsequences = 1\nserved-model-name = ["one,two"]\nno-log = true\n')
         with Server(SCRIPT, "--config", s.path / "config") as other:
             names = [m["id"] for m in json.loads(get(other, "/v1/models"))["data"]]
+            first = ask(other, "/v1/chat/completions", "x").getresponse()
+            expect(first.status == 200, "config-free", f"{first.status} {first.read()}: a sequence is free")
+            busy = ask(other, "/v1/chat/completions", "answers long")
+            other.wait_for("vllm:num_requests_running", 1, 5)
             answer = ask(other, "/v1/chat/completions", "x").getresponse()
             body = answer.read()
             expect(names == ["m"] and answer.status == 429 and b"try again in" in body and answer.getheader("Retry-After"), "config", f"{names} {answer.status} {body}")
+            busy.close()
     status, text = refused(environment={"HOME": "/nonexistent", "XDG_CACHE_HOME": ""})
     expect(status == 2 and "make demo" in text, "no-model", text.strip())
 
@@ -206,7 +230,7 @@ def settled(server):
 def visitors():
     """1,000 clients that come and go at random, in every state, in all APIs."""
     rng = random.Random(11)
-    with Server(SCRIPT, "--sequences", 8, "--max-queue", 2000) as s:
+    with Server(SCRIPT, "--sequences", 8, "--max-queue", 2000, "--io-threads", 4) as s:
         def visit(count):
             mine = []
             for _ in range(count):

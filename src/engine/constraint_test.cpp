@@ -113,6 +113,30 @@ TEST(Constraint, AThoughtThatTheAnswerMayOpen) {
   EXPECT_FALSE(has(allowed(*c), kThink));
 }
 
+// Nothing is masked of an answer that no rule holds, and a stop inside its thought ends the thought alone.
+TEST(Constraint, AStopInAThought) {
+  Maker maker;
+  Counter count;
+  const auto c = maker.plain.constraint({.thought = AnswerRules::Thought::May, .kept_on = &count}).take();
+  EXPECT_EQ(c->in_place_of(kEnd), kEnd);
+  EXPECT_FALSE(c->masks());
+  EXPECT_TRUE(c->accept(kThink));
+  EXPECT_TRUE(c->accept('x'));
+  EXPECT_FALSE(c->masks());
+  EXPECT_EQ(count.value(), 0);
+  EXPECT_EQ(c->in_place_of(kEnd), '\n');
+  EXPECT_EQ(count.value(), 1);
+  EXPECT_TRUE(c->accept('\n'));
+  EXPECT_TRUE(c->masks());
+  EXPECT_EQ(allowed(*c), std::vector<Token>{kThinkEnd});
+  EXPECT_TRUE(c->accept(kThinkEnd));
+  EXPECT_TRUE(c->accept(kTwoLines));
+  EXPECT_FALSE(c->masks());
+  EXPECT_EQ(c->in_place_of(kEnd), kEnd);
+  EXPECT_TRUE(maker.plain.constraint({.grammar = abc()}).take()->masks());
+  EXPECT_TRUE(maker.plain.constraint({.banned = {"<tool_call>"}}).take()->masks());
+}
+
 // What a thought ends with when it is forced, token by token.
 std::string forced(Constraint& c) {
   std::string out;

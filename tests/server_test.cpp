@@ -41,6 +41,20 @@ TEST_F(Serving, EqualMeaningIsEqualTokensInEveryApi) {
   const Json counted =
       site.post("/v1/messages/count_tokens", {{"model", "m"}, {"messages", user(text)}}).json();
   EXPECT_EQ(counted["input_tokens"], ids->size());
+
+  // Several texts are one, in each.
+  Json parts = Json::array({{{"type", "text"}, {"text", "hello "}}, {{"type", "text"}, {"text", "there"}}});
+  const Json asked = Json::array({{{"role", "user"}, {"content", parts}}});
+  EXPECT_EQ(ask("/v1/chat/completions", {{"messages", asked}, {"max_tokens", 12}})["usage"]["prompt_tokens"],
+            ids->size());
+  EXPECT_EQ(ask("/v1/messages", {{"messages", asked}, {"max_tokens", 12}})["usage"], messages["usage"])
+      << "of which as much is known";
+  const Json in_parts = ask("/v1/messages", {{"messages", asked}, {"max_tokens", 12}});
+  EXPECT_EQ(said_by_messages(in_parts)["content"], wanted);
+  for (Json& part : parts) part["type"] = "input_text";
+  const Json input = Json::array({{{"role", "user"}, {"content", parts}}});
+  EXPECT_EQ(ask("/v1/responses", {{"input", input}, {"max_output_tokens", 12}})["usage"]["input_tokens"],
+            ids->size());
 }
 
 TEST_F(Serving, ASeedIsDrawnAndToldAndRepeatsTheAnswer) {

@@ -121,6 +121,11 @@ class AnswerConstraint : public Constraint {
     for (const std::string& text : rules_.banned) mask_completions(allowed, text, {});
   }
 
+  bool masks() const override {
+    wait();
+    return !at_.forced.empty() || matcher_ || !rules_.banned.empty();
+  }
+
   bool accept(Token token) override {
     wait();
     const std::string_view piece = s_->tokenizer.piece(token);
@@ -135,6 +140,7 @@ class AnswerConstraint : public Constraint {
   Token in_place_of(Token stop) override {
     wait();
     if (at_.part != Part::Thought) return stop;
+    if (rules_.kept_on) rules_.kept_on->add();
     if (at_.forced.empty()) at_.forced = end_here();
     return at_.forced.front();
   }

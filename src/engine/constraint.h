@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/metrics.h"
 #include "engine/request.h"
 #include "text/answer_format.h"
 #include "text/grammar.h"
@@ -44,6 +45,7 @@ struct AnswerRules {
   int64_t thought_budget = -1;           // tokens; then the end of the thought is forced; below 0: no limit
   std::optional<Grammar> grammar = {};   // what follows the thought
   std::vector<std::string> banned = {};  // texts that must not appear after the thought
+  Counter* kept_on = nullptr;            // counts the ends of answers that a thought stood in the way of
 
   bool needed() const { return thought_budget >= 0 || grammar || !banned.empty(); }
 };

@@ -125,6 +125,27 @@ std::string forced(Constraint& c) {
   return out;
 }
 
+// Nothing is masked of an answer that no rule holds, and a stop inside its thought ends the thought alone.
+TEST(Constraint, AStopInAThought) {
+  Maker maker;
+  Counter count;
+  const auto c = maker.plain.constraint({.thought = AnswerRules::Thought::May, .kept_on = &count}).take();
+  EXPECT_EQ(c->in_place_of(kEnd), kEnd);
+  EXPECT_FALSE(c->masks());
+  EXPECT_TRUE(c->accept(kThink));
+  EXPECT_TRUE(c->accept('x'));
+  EXPECT_FALSE(c->masks());
+  EXPECT_EQ(count.value(), 0);
+  EXPECT_EQ(c->in_place_of(kEnd), '\n');
+  EXPECT_EQ(count.value(), 1);
+  EXPECT_TRUE(c->masks());
+  EXPECT_EQ(forced(*c), "\n</think>\n\n");
+  EXPECT_FALSE(c->masks());
+  EXPECT_EQ(c->in_place_of(kEnd), kEnd);
+  EXPECT_TRUE(maker.plain.constraint({.grammar = abc()}).take()->masks());
+  EXPECT_TRUE(maker.plain.constraint({.banned = {"<tool_call>"}}).take()->masks());
+}
+
 TEST(Constraint, TheBudgetOfAThought) {
   Maker maker;
   AnswerRules rules;

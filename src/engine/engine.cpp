@@ -539,7 +539,7 @@ void Engine::choose_token(Active& a, std::span<const float> logits) {
     return;
   }
   std::span<const uint64_t> allowed = a.request.allowed;
-  if (a.request.constraint) {
+  if (a.request.constraint && a.request.constraint->masks()) {
     mask_.assign(a.request.allowed.begin(), a.request.allowed.end());
     mask_.resize(logits.size() / 64 + 1, mask_.empty() ? ~uint64_t(0) : 0);
     a.request.constraint->mask(mask_);

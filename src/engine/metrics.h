@@ -50,6 +50,7 @@ struct Metrics {
   Histogram request_prompt_tokens, request_generation_tokens, choices, most_tokens;
   Histogram iteration_tokens, pass_s;  // rows of each pass of the engine, and what it took
   Counter parse_anomalies;             // tool calls that were not well formed
+  Counter lone_thoughts;               // answers that went on where the model stopped inside its thought
   Histogram template_s, grammar_s;     // rendering and tokenizing a prompt; compiling a grammar
   Metrics();
 };

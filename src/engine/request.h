@@ -51,6 +51,7 @@ class Constraint {  // which tokens may come next
  public:
   virtual ~Constraint() = default;
   virtual void mask(std::span<uint64_t> allowed) = 0;  // clears the bits of the others
+  virtual bool masks() const { return true; }          // false: any token may come, mask() clears none
   virtual bool accept(Token token) = 0;                // false: the answer is complete with it
   // A stop token was chosen: what the answer goes on with instead, or the same for its end.
   virtual Token in_place_of(Token stop) { return stop; }

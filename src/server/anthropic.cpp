@@ -1,4 +1,6 @@
 // /v1/messages and /v1/messages/count_tokens: what a request says, as a question.
+#include <utility>
+
 #include "server/ask.h"
 #include "server/messages_writer.h"
 #include "server/parse.h"
@@ -7,12 +9,34 @@
 namespace invar::server {
 namespace {
 
-constexpr const char* kBetween = "\n\n";  // blocks of one text
+constexpr const char* kBetween = "\n\n";  // a document or the like and what stands beside it
 
 void append(std::string& text, const std::string& more) {
   if (more.empty()) return;
   if (!text.empty()) text += kBetween;
   text += more;
+}
+
+// The text of blocks: those of plain text are one, as parts are in the other APIs.
+class Joined {
+ public:
+  void add(const std::string& more, bool plain) {
+    if (more.empty()) return;
+    if (!text_.empty() && !(plain && plain_)) text_ += kBetween;
+    text_ += more;
+    plain_ = plain;
+  }
+  std::string take() { return std::exchange(text_, {}); }
+
+ private:
+  std::string text_;
+  bool plain_ = true;  // the last was
+};
+
+// Of tools that the vendor runs, and thoughts that only it can read.
+bool is_vendors(const std::string& type) {
+  return type == "server_tool_use" || type == "mcp_tool_use" || type == "container_upload" ||
+         type == "redacted_thinking" || type.ends_with("_tool_result");
 }
 
 class Reader {
@@ -32,8 +56,10 @@ class Reader {
   void read_thinking_mode();
   void read_output();
   std::string text_of(Body& holder, const char* name);
+  void add_block(Joined& text, Body& block);
   std::string block_text(Body& block);
   std::string document_text(Body& block);
+  std::string result_text(Body& block);
   std::string reference_text(Body& block);
   void say(const char* role, Json content) {
     c_.messages.push_back({{"role", role}, {"content", std::move(content)}});
@@ -54,18 +80,23 @@ std::string Reader::text_of(Body& holder, const char* name) {
     holder.wrong(name, "expected a string or a list of blocks, found " + kind_of(*content));
     return {};
   }
-  std::string text;
+  Joined text;
   for (size_t i = 0; i < content->size(); ++i) {
     Body block = holder.item(name, i);
-    append(text, block_text(block));
+    add_block(text, block);
   }
-  return text;
+  return text.take();
 }
 
-// Of blocks that are text in the end; blocks of tools that the vendor runs are dropped.
+void Reader::add_block(Joined& text, Body& block) {
+  const bool plain = block.text("type") == "text";
+  text.add(block_text(block), plain);
+}
+
+// Of blocks that are text in the end.
 std::string Reader::block_text(Body& block) {
   const std::string type = block.text("type").value_or("");
-  if (type == "text") return block.text("text").value_or("");
+  if (type == "text") return block.needed_text("text");
   if (type == "document") return document_text(block);
   if (type == "tool_reference") return reference_text(block);
   if (type == "search_result") {
@@ -75,6 +106,8 @@ std::string Reader::block_text(Body& block) {
     return text;
   }
   if (type == "image") block.unsupported("type", "images; the model reads text");
+  else if (is_vendors(type)) skip(q_, type);
+  else block.wrong("type", "expected text or another type of blocks, found \"" + type + "\"");
   return {};
 }
 
@@ -83,7 +116,7 @@ std::string Reader::document_text(Body& block) {
   const std::string type = source.text("type").value_or("");
   std::string text = block.text("title").value_or("");
   append(text, block.text("context").value_or(""));
-  if (type == "text") append(text, source.text("data").value_or(""));
+  if (type == "text") append(text, source.needed_text("data"));
   else if (type == "content") append(text, text_of(source, "content"));
   else source.unsupported("type", "documents of type \"" + type + "\"; the model reads text");
   return text;
@@ -91,7 +124,7 @@ std::string Reader::document_text(Body& block) {
 
 // The schema of a tool that was left out of the others.
 std::string Reader::reference_text(Body& block) {
-  const std::string name = block.text("tool_name").value_or("");
+  const std::string name = block.needed_text("tool_name");
   for (const Json& tool : c_.deferred)
     if (tool["function"]["name"] == name) return json_text(tool);
   return name;
@@ -110,22 +143,29 @@ void Reader::read_system(Body& holder, const char* name) {
   say("system", std::move(parts));
 }
 
+// That a tool failed is said in front, unless its text says so already: templates know of no failures.
+std::string Reader::result_text(Body& block) {
+  const std::string text = text_of(block, "content");
+  if (!block.flag("is_error").value_or(false) || text.starts_with("Error")) return text;
+  return text.empty() ? "Error" : "Error: " + text;
+}
+
 void Reader::read_user(Body& message) {
   const Json* content = message.any("content");
+  if (!content) message.wrong("content", "expected a string or a list of blocks, found none");
   if (!content || !content->is_array()) return say("user", text_of(message, "content"));
-  std::string text;
+  Joined text;
   auto flush = [&] {
-    if (!text.empty()) say("user", std::move(text));
-    text.clear();
+    if (std::string said = text.take(); !said.empty()) say("user", std::move(said));
   };
   for (size_t i = 0; i < content->size(); ++i) {
     Body block = message.item("content", i);
     if (block.text("type") != "tool_result") {
-      append(text, block_text(block));
+      add_block(text, block);
       continue;
     }
     flush();
-    say("tool", text_of(block, "content"));
+    say("tool", result_text(block));
     c_.messages.back()["tool_call_id"] = block.text("tool_use_id").value_or("");
   }
   flush();
@@ -139,25 +179,26 @@ void Reader::read_assistant(Body& message) {
     c_.messages.push_back(std::move(m));
     return;
   }
-  std::string text, thought;
+  Joined text;
+  std::string thought;
   Json calls = Json::array();
   for (size_t i = 0; i < content->size(); ++i) {
     Body block = message.item("content", i);
     const std::string type = block.text("type").value_or("");
     if (type == "thinking") {
-      append(thought, block.text("thinking").value_or(""));
+      thought += block.text("thinking").value_or("");
     } else if (type == "tool_use") {
       const Json* input = block.object("input");
       calls.push_back(
           {{"id", block.text("id").value_or("")},
            {"type", "function"},
            {"function",
-            {{"name", block.text("name").value_or("")}, {"arguments", input ? *input : Json::object()}}}});
+            {{"name", block.needed_text("name")}, {"arguments", input ? *input : Json::object()}}}});
     } else {
-      append(text, block_text(block));
+      add_block(text, block);
     }
   }
-  m["content"] = std::move(text);
+  m["content"] = text.take();
   if (!thought.empty()) m["reasoning_content"] = std::move(thought);
   if (!calls.empty()) m["tool_calls"] = std::move(calls);
   c_.messages.push_back(std::move(m));
@@ -176,7 +217,10 @@ void Reader::read_tools() {
   const Json* tools = body_.list("tools");
   for (size_t i = 0; tools && i < tools->size(); ++i) {
     Body tool = body_.item("tools", i);
-    if (tool.text("type").value_or("custom") != "custom") continue;  // one that the vendor runs
+    if (const std::string type = tool.text("type").value_or("custom"); type != "custom") {
+      skip(q_, type);
+      continue;
+    }
     const auto name = tool.text("name");
     if (!name || name->empty()) {
       tool.wrong("name", "expected the name of a tool, found none");
@@ -270,6 +314,7 @@ void add_messages(Router& router, Served& served) {
                if (!json) return;
                Question q = new_question(served);
                if (auto fault = read_messages(*json, served, q)) return void(refuse(*reply, request, *fault));
+               log_skipped(q, *reply);
                const auto thinking = json->find("thinking");
                const bool hide = thinking != json->end() && thinking->is_object() &&
                                  thinking->value("display", Json()) == "omitted";

@@ -29,7 +29,7 @@ std::string kind_of(const Json& value) {
     case Json::value_t::boolean:
       return value.get<bool>() ? "true" : "false";
     default:
-      return json_text(value);
+      return json_text(value).substr(0, 40);
   }
 }
 
@@ -67,6 +67,11 @@ std::optional<std::string> Body::text(const char* name) {
   const Json* v = any(name);
   v = typed(name, v && v->is_string(), "a string");
   return v ? std::optional(v->get<std::string>()) : std::nullopt;
+}
+
+std::string Body::needed_text(const char* name) {
+  if (!any(name)) wrong(name, "expected a string, found none");
+  return text(name).value_or("");
 }
 
 std::optional<double> Body::number(const char* name) {
@@ -131,8 +136,11 @@ Body Body::inside(const char* name) {
   return Body(v ? *v : kNothing, *fault_, path_of(name));
 }
 
-Body Body::item(const char* name, size_t i) const {
-  return Body((*value_)[name][i], *fault_, path_of(name) + "[" + std::to_string(i) + "]");
+Body Body::item(const char* name, size_t i) {
+  const Json& value = (*value_)[name][i];
+  const std::string place = std::string(name) + "[" + std::to_string(i) + "]";
+  if (!value.is_object()) wrong(place, "expected an object, found " + kind_of(value));
+  return Body(value, *fault_, path_of(place));
 }
 
 }  // namespace invar::server

@@ -19,14 +19,15 @@ class Body {
 
   const Json* any(const char* name) const;
   std::optional<std::string> text(const char* name);
+  std::string needed_text(const char* name);  // one that is not there is wrong
   std::optional<double> number(const char* name);
   std::optional<int64_t> integer(const char* name, int64_t least = INT64_MIN, int64_t most = INT64_MAX);
   std::optional<bool> flag(const char* name);
   std::vector<std::string> texts(const char* name);  // a string alone counts as a list of one
   const Json* list(const char* name);
   const Json* object(const char* name);
-  Body inside(const char* name);                // of an object; one without fields if there is none
-  Body item(const char* name, size_t i) const;  // of a list that is there
+  Body inside(const char* name);          // of an object; one without fields if there is none
+  Body item(const char* name, size_t i);  // of a list that is there; wrong if it is no object
 
   // 400 about a field of this body.
   void wrong(const std::string& name, std::string message, std::string code = {});

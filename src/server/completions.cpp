@@ -74,6 +74,7 @@ std::optional<ApiError> read_completions(const Json& json, const Served& served,
   read_structure(body, q);
   read_hints(body, q);
   q.add_bos = body.flag("add_special_tokens").value_or(true);
+  q.truncate_prompt = body.integer("truncate_prompt_tokens", 1);
   q.echo = body.flag("echo").value_or(false);
   q.logprobs = int(body.integer("logprobs", 0, served.options.most_logprobs).value_or(-1));
   const auto most = body.integer("max_tokens", 0), predict = body.integer("n_predict", -1);
@@ -94,7 +95,8 @@ void add_completions(Router& router, Served& served) {
                if (auto fault = read_completions(*json, served, q))
                  return void(refuse(*reply, request, *fault));
                auto writer = std::make_unique<CompletionsWriter>(
-                   q.prompts, openai_form(q, served.chat.tokenizer(), served.model.version));
+                   q.prompts, openai_form(q, served.chat.tokenizer(), served.model.version),
+                   q.truncate_prompt);
                ask(served, request, reply, std::move(q), std::move(writer));
              });
 }

@@ -75,8 +75,9 @@ void CompletionsWriter::end_choice(const Answer& answer, size_t i, const Write& 
 
 std::string CompletionsWriter::prompt_text(const Answer& answer, size_t i) const {
   const size_t prompt = i / (answer.choices.size() / answer.prompts.size());
-  if (const auto* text = std::get_if<std::string>(&prompts_[prompt])) return *text;
-  return decode(form_.tokenizer, answer.prompts[prompt].tokens);
+  const std::vector<Token>& tokens = answer.prompts[prompt].tokens;
+  const auto* text = std::get_if<std::string>(&prompts_[prompt]);
+  return text && int64_t(tokens.size()) < most_prompt_ ? *text : decode(form_.tokenizer, tokens);
 }
 
 // What of a choice was not sent before, with this text of it.

@@ -1,6 +1,8 @@
 // Answers of /v1/completions, whole and as chunks.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +12,11 @@ namespace invar::server {
 
 class CompletionsWriter : public OpenAiWriter {
  public:
-  CompletionsWriter(std::vector<RawPrompt> prompts, OpenAiForm form)
+  // `prompts`: those that are text are repeated as they are, unless they were cut to `most` tokens.
+  CompletionsWriter(std::vector<RawPrompt> prompts, OpenAiForm form, std::optional<int64_t> most = {})
       : OpenAiWriter(std::move(form), {"cmpl-", "text_completion", "text_completion"}),
-        prompts_(std::move(prompts)) {}
+        prompts_(std::move(prompts)),
+        most_prompt_(most.value_or(INT64_MAX)) {}
 
   std::string whole(const Answer& answer) override;
   void begin(const Answer& answer, const Write& write) override;
@@ -32,6 +36,7 @@ class CompletionsWriter : public OpenAiWriter {
   void chunk(const Answer& answer, size_t choice, std::string_view text, const Write& write);
 
   const std::vector<RawPrompt> prompts_;
+  const int64_t most_prompt_;  // tokens
   std::vector<Sent> sent_;
 };
 

@@ -141,6 +141,8 @@ void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCo
                {"invar_snapshots_total", "Snapshots taken.", double(s.snapshots)},
                {"invar_from_disk_total", "Requests that went on from a state on disk.", double(s.from_disk)},
                {"invar_evicted_bytes_total", "State given up for other.", double(s.evicted_bytes)},
+               {"invar_lone_thoughts_total", "Answers that would have ended inside their thought.",
+                double(m.lone_thoughts.value())},
                {"invar_parse_anomalies_total", "Tool calls that were not well formed.",
                 double(m.parse_anomalies.value())},
                {"invar_http_accepted_total", "Connections taken.", double(h.accepted)},

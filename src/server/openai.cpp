@@ -25,7 +25,7 @@ std::vector<std::string> read_texts(Body& message) {
     }
     Body part = message.item("content", i);
     const std::string type = part.text("type").value_or("text");
-    if (type == "text" || type == "refusal") texts.push_back(part.text(type.c_str()).value_or(""));
+    if (type == "text" || type == "refusal") texts.push_back(part.needed_text(type.c_str()));
     else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
   return texts;
@@ -76,7 +76,8 @@ void add_function(Body function, Conversation& c) {
   if (function.flag("strict").value_or(false)) c.tools.back()["function"]["strict"] = true;
 }
 
-void read_tools(Body& body, Conversation& c) {
+void read_tools(Body& body, Question& q) {
+  Conversation& c = *q.conversation;
   c.tools = Json::array();
   if (const Json* tools = body.list("tools"))
     for (size_t i = 0; i < tools->size(); ++i) {
@@ -84,7 +85,7 @@ void read_tools(Body& body, Conversation& c) {
       const std::string type = tool.text("type").value_or("function");
       if (type == "function") add_function(tool.inside("function"), c);
       else if (type == "custom") tool.unsupported("type", "custom tools; they are in /v1/responses");
-      // else one that only its vendor can run
+      else skip(q, type);
     }
   if (const Json* functions = body.list("functions"))
     for (size_t i = 0; i < functions->size(); ++i) add_function(body.item("functions", i), c);
@@ -118,7 +119,9 @@ void read_choice(Body& body, const char* field, Question& q) {
   q.tool_choice.parallel = false;
 }
 
-void refuse_what_is_not_text(Body& body) {
+void refuse_what_cannot_be(Body& body) {
+  if (body.any("truncate_prompt_tokens"))
+    body.unsupported("truncate_prompt_tokens", "a conversation is not cut; /v1/completions has it");
   for (const char* name : {"audio", "web_search_options"})
     if (body.any(name)) body.unsupported(name, "answers are text of the model");
   for (const std::string& modality : body.texts("modalities"))
@@ -141,13 +144,13 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
     body.unsupported("chat_template", "a template is code; the server does not take any from requests");
   c.add_generation_prompt = body.flag("add_generation_prompt").value_or(true);
   c.continue_final = body.flag("continue_final_message").value_or(false);
-  read_tools(body, c);
+  read_tools(body, q);
   read_choice(body, "tool_choice", q);
   read_choice(body, "function_call", q);
   if (const auto parallel = body.flag("parallel_tool_calls")) q.tool_choice.parallel &= *parallel;
   read_effort(body, "reasoning_effort", q);
   read_thinking(body, q);
-  refuse_what_is_not_text(body);
+  refuse_what_cannot_be(body);
   read_sampling(body, q);
   read_stops(body, q, served.options);
   read_choices(body, q, served.options);
@@ -175,6 +178,7 @@ void add_chat(Router& router, Served& served) {
                if (!json) return;
                Question q = new_question(served);
                if (auto fault = read_chat(*json, served, q)) return void(refuse(*reply, request, *fault));
+               log_skipped(q, *reply);
                ChatWriter::Options options;
                options.reasoning_field = served.options.reasoning_field;
                if (json->contains("separate_reasoning") && (*json)["separate_reasoning"] == false)

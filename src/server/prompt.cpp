@@ -57,10 +57,10 @@ Result<std::string> opening_behind(const Chat& chat, const ChatInput& input, con
   return opening;
 }
 
-std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
+std::optional<ApiError> tokenize_messages(const Served& served, const Question& q, Json asked,
+                                          Tokenized& out) {
   const Conversation& c = *q.conversation;
   const AnswerFormat& format = served.dialect->format;
-  Json asked = c.messages;
   if (asked.empty()) asked.push_back({{"role", "user"}, {"content", ""}});  // clients probe with nothing
   NormalizeOptions options;
   options.late_system = late_system(served.options.system_midway);
@@ -108,6 +108,39 @@ std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, T
   return {};
 }
 
+bool is_system(const Json& message) { return message["role"] == "system" || message["role"] == "developer"; }
+
+// The messages from `start` on, and what the system said before.
+Json without_older(const Json& messages, size_t start) {
+  Json kept = Json::array();
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (i >= start || is_system(messages[i])) kept.push_back(messages[i]);
+  return kept;
+}
+
+// As few of the oldest messages are dropped as it takes; results of calls are dropped with their calls.
+std::optional<ApiError> tokenize_chat(const Served& served, const Question& q, Tokenized& out) {
+  const Json& messages = q.conversation->messages;
+  auto fault = tokenize_messages(served, q, messages, out);
+  auto fits = [&](const Tokenized& t) { return int64_t(t.prompts[0].size()) < served.service.context(); };
+  if (fault || !q.conversation->drop_oldest || fits(out)) return fault;
+  std::vector<size_t> starts;
+  for (size_t i = 0; i < messages.size(); ++i)
+    if (!is_system(messages[i]) && messages[i]["role"] != "tool") starts.push_back(i);
+  if (starts.size() < 2) return {};
+  size_t first = 1, last = starts.size() - 1;
+  while (first < last) {
+    const size_t middle = (first + last) / 2;
+    Tokenized shorter;
+    if ((fault = tokenize_messages(served, q, without_older(messages, starts[middle]), shorter)))
+      return fault;
+    if (fits(shorter)) last = middle;
+    else first = middle + 1;
+  }
+  out = {};
+  return tokenize_messages(served, q, without_older(messages, starts[last]), out);
+}
+
 }  // namespace
 
 std::optional<ApiError> tokenize(const Served& served, const Question& q, Tokenized& out) {
@@ -122,13 +155,14 @@ std::optional<ApiError> check_length(const Served& served, Family family, int64_
   error.never_retry = true;
   const std::string p = std::to_string(prompt), n = std::to_string(context), g = std::to_string(wanted);
   const bool alone = prompt + std::min<int64_t>(wanted, 1) > context;
+  const int64_t longest = std::min(context, prompt - 1);  // one that leaves room for an answer
   if (!alone && prompt + wanted <= context) return {};
   if (!alone && served.options.clamp_max_tokens) {
     most.reset();  // ends where the context does
     return {};
   }
   if (family == Family::Anthropic) {
-    error.message = alone ? "prompt is too long: " + p + " tokens > " + n + " maximum"
+    error.message = alone ? "prompt is too long: " + p + " tokens > " + std::to_string(longest) + " maximum"
                           : "input length and `max_tokens` exceed context limit: " + p + " + " + g + " > " +
                                 n + ", decrease input length or `max_tokens` and try again";
   } else {

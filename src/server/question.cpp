@@ -127,9 +127,19 @@ void read_choices(Body& body, Question& q, const ApiOptions& options) {
   q.return_token_ids = body.flag("return_token_ids").value_or(false);
   q.tokens_as_ids = body.flag("return_tokens_as_token_ids").value_or(false);
   q.timings = body.flag("timings_per_token").value_or(false);
-  q.truncate_prompt = body.integer("truncate_prompt_tokens", 1);
   if (body.flag("use_beam_search").value_or(false))
     body.unsupported("use_beam_search", "answers are sampled");
+}
+
+void skip(Question& q, const std::string& type) {
+  constexpr size_t kMost = 16, kLongest = 64;  // of a client's words in the log
+  const std::string name = type.substr(0, kLongest);
+  if (q.skipped.size() < kMost && std::find(q.skipped.begin(), q.skipped.end(), name) == q.skipped.end())
+    q.skipped.push_back(name);
+}
+
+void log_skipped(const Question& q, Reply& reply) {
+  if (!q.skipped.empty()) reply.log({{"skipped", q.skipped}});
 }
 
 void read_stream(Body& body, Question& q) {

@@ -46,6 +46,7 @@ struct Conversation {
   Json variables = Json::object();  // further ones of the template
   bool add_generation_prompt = true;
   bool continue_final = false;  // the last message is the beginning of the answer
+  bool drop_oldest = false;     // messages, until the prompt fits
 };
 
 struct Question {
@@ -79,10 +80,12 @@ struct Question {
   bool stream = false;
   bool stream_usage = false, continuous_usage = false;
   int priority = 0;
-  bool reuse = true;     // of what was read before
-  std::string affinity;  // a hint of the client which requests belong together, for the log
+  bool reuse = true;                 // of what was read before
+  std::string affinity;              // a hint of the client which requests belong together, for the log
+  std::vector<std::string> skipped;  // types of tools, items and blocks that were left out, for the log
 };
 
+class Reply;
 struct ApiOptions;
 
 // Fields that several APIs have by the same name.
@@ -95,6 +98,10 @@ void read_hints(Body& body, Question& q);      // priority, cache_salt, cache_pr
 void read_effort(Body& body, const char* field, Question& q);  // none, minimal, low, medium, high ...
 void read_thinking(Body& body, Question& q);  // budgets, chat_template_kwargs; after the effort
 void read_schema(Body& format, const char* field, Question& q);  // {schema, strict} into the structure
+
+// Notes that something of this type, which only the vendor of the API can run, is left out.
+void skip(Question& q, const std::string& type);
+void log_skipped(const Question& q, Reply& reply);
 
 // Sets the structure; a second one is a fault.
 void set_structure(Body& body, const std::string& field, Structure structure, Question& q);

@@ -55,10 +55,10 @@ std::vector<std::string> Reader::texts_of(Body& holder, const char* name) {
   for (size_t i = 0; i < content->size(); ++i) {
     Body part = holder.item(name, i);
     const std::string type = part.text("type").value_or("");
-    if (type == "refusal") texts.push_back(part.text("refusal").value_or(""));
+    if (type == "refusal") texts.push_back(part.needed_text("refusal"));
     else if (type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
              type == "summary_text")
-      texts.push_back(part.text("text").value_or(""));
+      texts.push_back(part.needed_text("text"));
     else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
   }
   return texts;
@@ -95,7 +95,7 @@ void Reader::add_call(const std::string& id, const std::string& name, Json argum
 }
 
 void Reader::read_call(Body& item, bool custom) {
-  const std::string name = shown_name(item.text("namespace").value_or(""), item.text("name").value_or(""));
+  const std::string name = shown_name(item.text("namespace").value_or(""), item.needed_text("name"));
   Json arguments =
       item.any(custom ? "input" : "arguments") ? *item.any(custom ? "input" : "arguments") : Json("");
   if (custom) arguments = {{"input", std::move(arguments)}};
@@ -109,6 +109,8 @@ void Reader::read_item(Body item) {
   if (type == "message") {
     const std::string role = item.text("role").value_or("");
     Json content = content_of(role, texts_of(item, "content"));
+    if (role == "user" && !item.any("content"))
+      item.wrong("content", "expected a string or a list of parts, found none");
     if (role == "assistant") {
       assistant(false, false)["content"] = std::move(content);
     } else if (role == "user" || role == "system" || role == "developer") {
@@ -130,7 +132,11 @@ void Reader::read_item(Body item) {
                            {"tool_call_id", item.text("call_id").value_or("")}});
   } else if (type == "item_reference") {
     item.unsupported("type", "references; the server keeps no items");
-  }  // else one that only its vendor knows
+  } else if (type.empty()) {
+    item.wrong("type", "expected the type of an item, found none");
+  } else {
+    skip(q_, type);
+  }
 }
 
 void Reader::read_input() {
@@ -177,7 +183,7 @@ void Reader::read_tools(Body& holder, const std::string& space) {
     const std::string type = tool.text("type").value_or("");
     if (type == "function" || type == "custom") add_tool(tool, space, type == "custom");
     else if (type == "namespace" && space.empty()) read_tools(tool, tool.text("name").value_or(""));
-    // else one that only its vendor can run
+    else skip(q_, type);
   }
 }
 
@@ -280,6 +286,10 @@ void Reader::read() {
   read_sampling(body_, q_);
   read_stops(body_, q_, served_.options);
   read_hints(body_, q_);
+  const std::string truncation = body_.text("truncation").value_or("disabled");
+  if (truncation != "auto" && truncation != "disabled")
+    body_.wrong("truncation", "expected auto or disabled, found \"" + truncation + "\"");
+  c_.drop_oldest = truncation == "auto";
   q_.stream = body_.flag("stream").value_or(false);
   q_.max_tokens = body_.integer("max_output_tokens", 1);
   if (!q_.max_tokens && served_.options.default_max_tokens >= 0)
@@ -314,6 +324,7 @@ void add_responses(Router& router, Served& served) {
                ResponsesForm form;
                if (auto fault = read_responses(*json, served, q, form))
                  return void(refuse(*reply, request, *fault));
+               log_skipped(q, *reply);
                auto writer = responses_writer(std::move(form), served.chat.tokenizer());
                ask(served, request, reply, std::move(q), std::move(writer));
              });

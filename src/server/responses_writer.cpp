@@ -210,7 +210,9 @@ void ResponsesWriter::add(const Answer& answer, size_t, const Block& block, std:
 void ResponsesWriter::close(const Answer& answer, size_t, const Block& block, const Write& write) {
   const Choice& choice = answer.choices[0];
   const bool whole = block.kind == Block::Kind::Call ? block.complete : !choice.ending || !cut(choice);
-  if (block.kind == Block::Kind::Call && is_custom(block)) {
+  if (block.kind == Block::Kind::Call && !whole) {
+    // Its arguments are no JSON as yet, so nothing says that they are done.
+  } else if (block.kind == Block::Kind::Call && is_custom(block)) {
     const std::string input = input_of(block);
     send_of("response.custom_tool_call_input.delta", block, {{"delta", input}}, write);
     send_of("response.custom_tool_call_input.done", block, {{"input", input}}, write);

@@ -22,6 +22,7 @@ class AtLeast : public Constraint {
     if (left_ > 0)
       for (Token end : ends_) allowed[size_t(end) / 64] &= ~(uint64_t(1) << (end % 64));
   }
+  bool masks() const override { return left_ > 0 || (inner_ && inner_->masks()); }
   bool accept(Token token) override {
     --left_;
     return !inner_ || inner_->accept(token);
@@ -193,8 +194,9 @@ std::optional<ApiError> rules_of(const Served& served, const Question& q, const 
     if (auto fault = go_on(served.chat.tokenizer(), dialect.format, q, prompt, *grammar)) return fault;
     rules.grammar = grammar.take();
   }
-  // In a thought that the prompt opened the model may not stop: agents take a lone thought for a failure.
-  const bool goes_on = rules.thought == AnswerRules::Thought::Open && !served.options.calls_in_thought;
+  // In a thought the model may not stop: agents take a lone thought for a failure.
+  const bool goes_on = rules.thought != AnswerRules::Thought::No && !served.options.calls_in_thought;
+  rules.kept_on = &served.metrics.lone_thoughts;
   if (rules.needed() || goes_on) {
     auto constraint = dialect.constraints->constraint(std::move(rules));
     if (!constraint) return api_error(constraint.error());

@@ -103,12 +103,16 @@ struct AnswerParser::State : CallSink {
   // Each of these is true if another part begins with what is held.
   bool run_open(TextEnd end) {
     const size_t at = skip_space(held);
-    if (at == held.size() && end == TextEnd::No) return false;
+    if (at == held.size() && end == TextEnd::No) {
+      open_tokens = 0;
+      return false;
+    }
     const Match open = match_at(held, at, format.think_open), close = match_at(held, at, format.think_close);
     if (at < held.size() && (open == Match::Full || close == Match::Full)) {
       held.erase(0, at + (open == Match::Full ? format.think_open : format.think_close).size());
-      if (open == Match::Full) part = Part::Thought;
+      if (open == Match::Full) part = Part::Thought, thought_tokens += open_tokens;
       else drop_space = true;  // a stray one
+      open_tokens = 0;
       thought_begun = false;
       return true;
     }
@@ -245,6 +249,7 @@ struct AnswerParser::State : CallSink {
   std::string marker;  // that began the call
   bool bare = false;
   int call_index = -1, complete_calls = 0, thought_tokens = 0;
+  int open_tokens = 0;  // that may be the marker of a thought
 };
 
 AnswerParser::AnswerParser(const Tokenizer& tokenizer, const AnswerFormat& format, const Json& tools,
@@ -256,6 +261,7 @@ AnswerParser::~AnswerParser() = default;
 
 void AnswerParser::push(Token token, std::vector<AnswerPiece>& out) {
   if (in_thought()) state_->thought_tokens++;
+  else if (state_->part == State::Part::Open) state_->open_tokens++;
   const std::string_view piece = state_->tokenizer.piece(token);
   if (state_->tokenizer.type(token) == TokenType::Control && !state_->is_marker(piece)) return;
   push(piece, out);

@@ -60,7 +60,7 @@ class AnswerParser {
   void finish(bool cut, std::vector<AnswerPiece>& out);
 
   bool in_thought() const;
-  int thought_tokens() const;                      // so far, with the marker that ends a thought
+  int thought_tokens() const;                      // so far, with the markers of the answer's own
   int calls() const;                               // complete ones
   const std::optional<std::string>& stop() const;  // the stop string that was found
 

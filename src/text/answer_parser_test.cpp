@@ -175,6 +175,22 @@ TEST(AnswerParser, MarkersThatAreTokens) {
   EXPECT_EQ(parser.thought_tokens(), 2);
 }
 
+TEST(AnswerParser, TokensOfAThoughtAreCountedWithItsMarkers) {
+  const Tokenizer kit = byte_tokenizer({{"<|end|>"}, {"<think>"}, {"</think>"}});
+  const auto counted = [&](const std::vector<Token>& tokens) {
+    AnswerParser parser(kit, answer_format("", "none", "think").take(), Json(), {});
+    std::vector<AnswerPiece> out;
+    for (Token t : tokens) parser.push(t, out);
+    return parser.thought_tokens();
+  };
+  const auto bytes = [](std::string_view text) { return std::vector<Token>(text.begin(), text.end()); };
+  EXPECT_EQ(counted({'\n', 257, 'h', 'm', 258, 'o'}), 4);
+  EXPECT_EQ(counted({257, 'h', 258, '\n', 257, 'm', 258, 'o'}), 6);
+  EXPECT_EQ(counted(bytes("\n <think>hm</think>ok")), 17);
+  EXPECT_EQ(counted(bytes("<thin air>")), 0);
+  EXPECT_EQ(counted({'o', 'k'}), 0);
+}
+
 TEST(AnswerFormats, AreFoundInTheTemplate) {
   const auto name = [](std::string_view source) { return std::string(answer_format(source)->name); };
   EXPECT_EQ(name("<tool_call>\n<function=example>"), "qwen_xml");

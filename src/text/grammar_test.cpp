@@ -340,7 +340,9 @@ TEST(CallGrammar, ForcedCallsAreCalls) {
           ASSERT_TRUE(parsed) << p.text;
           if (tool == "save") {
             EXPECT_TRUE(parsed->contains("path") && parsed->contains("kind")) << text;
-            EXPECT_TRUE(!parsed->contains("n") || (*parsed)["n"].is_number()) << text;
+            EXPECT_TRUE(!parsed->contains("n") || (*parsed)["n"].is_number() ||
+                        is_big_integer((*parsed)["n"]))
+                << text;
             EXPECT_TRUE(!parsed->contains("tags") || (*parsed)["tags"].is_array()) << text;
           }
         }

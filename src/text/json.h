@@ -1,4 +1,7 @@
 // JSON from outside as a value that keeps the order of its keys; bounded in size and nesting.
+//
+// An integer of more than 64 bits stays as it was written: it is a binary value, which no other text becomes,
+// and json_text() writes it back.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,5 +22,7 @@ Result<Json> parse_ordered_json(std::string_view text, const std::string& where,
 
 // Compact; bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const Json& value);
+
+inline bool is_big_integer(const Json& value) { return value.is_binary(); }
 
 }  // namespace invar

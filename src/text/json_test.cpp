@@ -37,5 +37,24 @@ TEST(ParseJson, KeysOfAnObjectAreBounded) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 
+TEST(ParseJson, IntegersOfAnySizeStayAsTheyAre) {
+  const std::string text =
+      R"({"a":[123456789012345678901234567890,-9223372036854775809,18446744073709551615,-1,1.5],)"
+      R"("123":{"b":99999999999999999999,"c":{},"d":"\u0001\"","e":[]},"f":null})";
+  const Result<Json> json = parse_ordered_json(text, "x");
+  ASSERT_TRUE(json) << json.error().message;
+  EXPECT_EQ(json_text(*json), text);
+  EXPECT_TRUE(is_big_integer((*json)["a"][0]) && is_big_integer((*json)["a"][1]));
+  EXPECT_EQ((*json)["a"][2], UINT64_MAX);
+  EXPECT_EQ(json_text(*parse_ordered_json(R"({"a":1,"b":2,"a":3})", "x")), R"({"a":3,"b":2})");
+}
+
+TEST(ParseJson, FaultsSayWhereAndWhy) {
+  const auto fault = [](const char* text) { return parse_ordered_json(text, "x").error().message; };
+  EXPECT_EQ(fault("{bad"), "text that is no JSON from byte 2 on: invalid literal");
+  EXPECT_EQ(fault("[1, 1e999]"), "a number that is too large, at byte 9");
+  EXPECT_EQ(fault(""), "text that is no JSON from byte 1 on: unexpected end of input");
+}
+
 }  // namespace
 }  // namespace invar

@@ -150,7 +150,7 @@ class Costs {
 
   // Without zeros at the ends, which cost nothing.
   static int64_t digits(const Json& number) {
-    std::string text = number.is_number() ? json_text(number) : "";
+    std::string text = number.is_number() || is_big_integer(number) ? json_text(number) : "";
     text = text.substr(0, text.find('e'));
     std::erase_if(text, [](char c) { return c < '0' || c > '9'; });
     const size_t first = text.find_first_not_of('0');

@@ -34,13 +34,13 @@ unsigned type_by_name(const Json& name) {
 }
 
 unsigned type_of_value(const Json& value) {
-  return value.is_null()             ? kNull
-         : value.is_number_integer() ? kInteger
-         : value.is_number()         ? kNumber
-         : value.is_boolean()        ? kBoolean
-         : value.is_object()         ? kObject
-         : value.is_array()          ? kArray
-                                     : kString;
+  return value.is_null()                                      ? kNull
+         : value.is_number_integer() || is_big_integer(value) ? kInteger
+         : value.is_number()                                  ? kNumber
+         : value.is_boolean()                                 ? kBoolean
+         : value.is_object()                                  ? kObject
+         : value.is_array()                                   ? kArray
+                                                              : kString;
 }
 
 unsigned schema_types(const Json& root, const Json& schema, int& steps) {

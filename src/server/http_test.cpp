@@ -544,9 +544,9 @@ TEST(Http, ABodyHasALeastRate) {
   auto seconds = [&](size_t piece) {
     Client client(site.port());
     client.send("POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 2000\r\n\r\n");
-    const double start = now();
+    const double start = steady_seconds();
     for (size_t sent = 0; sent < 2000; sent += piece) {
-      if (!client.send(std::string(piece, 'x'))) return now() - start;
+      if (!client.send(std::string(piece, 'x'))) return steady_seconds() - start;
       std::this_thread::sleep_for(50ms);
     }
     EXPECT_TRUE(client.answer().ends_with("xx"));
@@ -572,11 +572,11 @@ TEST(Http, SeveralThreadsAtTheLimitOfConnections) {
     options.connections = 64;
     Site site(options);
     std::vector<std::thread> visitors;
-    const double until = now() + 1.5;
+    const double until = steady_seconds() + 1.5;
     for (int i = 0; i < 4; ++i)
       visitors.emplace_back([&] {
         std::deque<Client> mine;
-        while (now() < until) {
+        while (steady_seconds() < until) {
           mine.emplace_back(site.port()).send("GET ");
           if (mine.size() > 40) mine.pop_front();
         }

@@ -106,7 +106,7 @@ class History {
     if (whole(0, 7) == 0) {
       q.save_as = "kept";
       saved_ = q.prompt;
-    } else if (!saved_.empty() && whole(0, 7) == 0) {
+    } else if (!saved_.empty() && whole(0, 2) == 0) {  // often: with little memory most find no room
       q.from = "kept";
       q.prompt = saved_;
       more(q.prompt, whole(1, 30));

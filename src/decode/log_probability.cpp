@@ -18,6 +18,7 @@ TokenLogprob log_probabilities(std::span<const float> logits, Token token, int b
   // Ids ascend, so the earlier of equals stays before the later.
   const auto most = std::min(size_t(std::max(best, 0)), logits.size());
   auto higher = [](float logit, const auto& of) { return logit > of.second; };
+  told.best.reserve(most + 1);
   for (size_t t = 0; t < logits.size(); ++t) {
     if (told.best.size() == most && (most == 0 || !higher(logits[t], told.best.back()))) continue;
     told.best.emplace(std::upper_bound(told.best.begin(), told.best.end(), logits[t], higher), Token(t),

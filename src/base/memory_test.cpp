@@ -35,7 +35,8 @@ TEST_F(AvailableMemory, IsBoundByEachGroup) {
   file("/sys/fs/cgroup/outer/memory.current", "400000\n");
   EXPECT_EQ(available_memory(root_), 100000);
   // A model that was read lies in the group's file cache: that is no use of it.
-  file("/sys/fs/cgroup/outer/memory.stat", "anon 50000\nfile 350000\ninactive_file 200000\nactive_file 150000\n");
+  file("/sys/fs/cgroup/outer/memory.stat",
+       "anon 50000\nfile 350000\ninactive_file 200000\nactive_file 150000\n");
   EXPECT_EQ(available_memory(root_), 450000);
   file("/sys/fs/cgroup/outer/memory.current", "600000\n");  // above its bound for a moment
   file("/sys/fs/cgroup/outer/memory.stat", "anon 600000\n");

@@ -18,7 +18,7 @@ namespace {
 template <class Work>
 double fastest(ThreadPool& pool, Work work) {
   double best = 1e9;
-  for (int turn = 0; turn < 5; ++turn) {
+  for (int turn = 0; turn < 12; ++turn) {
     const double start = steady_seconds();
     pool.run(pool.threads(), [&](int64_t) { work(); });
     best = std::min(best, steady_seconds() - start);
@@ -32,7 +32,7 @@ struct Peaks {
   double gmac_s, gflop_s;
 
   static Peaks of(const cpu::KernelTable& t, ThreadPool& pool) {
-    constexpr int64_t kRounds = 4'000'000, kChains = 12;
+    constexpr int64_t kRounds = 1'600'000, kChains = 12;
     const int64_t rounds = std::string_view(t.tier) == "scalar" ? kRounds / 50 : kRounds;
     const double work = double(rounds * kChains * pool.threads());
     uint8_t bytes[64];

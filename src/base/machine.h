@@ -33,7 +33,8 @@ struct Disturbance {
 Disturbance between(const Usage& before, const Usage& after);
 
 // Reads one large piece of memory, in huge pages if the system gives them, several times with all threads of
-// the pool; the fastest time counts.  0 if there is no memory for it.
+// the pool, in one place after the other and in several at once; the fastest time counts.  0 if there is no
+// memory for it.
 double read_gb_s(ThreadPool& pool);
 
 // Memory that was never touched, written once by one thread; 0 if there is none.

@@ -10,8 +10,10 @@ namespace invar::cpu {
 
 constexpr int kFewRows = 8;  // up to so many unpack codes in registers
 
-template <class Tile>
-constexpr int kAhead = 4096 / int(sizeof(Tile)) + 2;  // so many tiles before they are read they are fetched
+// So many tiles before they are read they are fetched, each of several tile rows.
+template <class Tile, int kTiles>
+constexpr int kAhead = kTiles > 2 ? (4096 + int(sizeof(Tile)) / 2) / int(sizeof(Tile))
+                                  : 4096 / int(sizeof(Tile)) + 2;
 
 // Out of line: it is rare, and long beside what calls it.
 template <class V>
@@ -48,7 +50,7 @@ void few_rows(const MatmulArgs& a, int64_t first_tile, int64_t first_row) {
   }
   const auto* x = static_cast<const typename Fmt::Activation::Block*>(a.x) + first_row;
   // What is fetched goes on behind the end of a tile row where reading will: kTiles rows further.
-  int64_t ahead = kAhead<Tile>, left = a.blocks - ahead;
+  int64_t ahead = kAhead<Tile, kTiles>, left = a.blocks - ahead;
   for (; left <= 0; left += a.blocks) ahead += (kTiles - 1) * a.blocks;
   for (int64_t b = 0; b < a.blocks; ++b) {
     if (left-- == 0) ahead += (kTiles - 1) * a.blocks;
@@ -87,7 +89,7 @@ class ManyRows {
             reinterpret_cast<const typename Fmt::Tile*>(a.tiles + (first_tile + t) * a.tile_row_bytes) + b;
         for (int i = 0; i < n; ++i)
           for (int s = 0; s < kSubs; ++s) {
-            V::fetch(tile + i + kAhead<typename Fmt::Tile>, s, kSubs);
+            V::fetch(tile + i + kAhead<typename Fmt::Tile, kTiles>, s, kSubs);
             unpacked_[t].unpack(tile[i], s, i * kSubs + s);
           }
       }
@@ -144,6 +146,11 @@ template <class V, class Fmt>
 void matmul(const MatmulArgs& a) {
   const int64_t tiles = (a.outs + kLanes - 1) / kLanes;
   int64_t t = 0;
+  // A core reads four places at once a fifth faster than two, and the sums of one or two rows leave room.
+  if constexpr (V::kWideTiles > V::kTiles)
+    if (a.m <= 2)
+      for (; t + V::kWideTiles <= tiles; t += V::kWideTiles)
+        a.m == 2 ? few_rows<V, Fmt, V::kWideTiles, 2>(a, t, 0) : few_rows<V, Fmt, V::kWideTiles, 1>(a, t, 0);
   for (; t + V::kTiles <= tiles; t += V::kTiles) matmul_tiles<V, Fmt, V::kTiles>(a, t);
   if constexpr (V::kTiles > 1)
     for (; t < tiles; ++t) matmul_tiles<V, Fmt, 1>(a, t);

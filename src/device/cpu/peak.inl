@@ -7,8 +7,8 @@
 namespace invar::cpu {
 
 constexpr int kChains = 12;  // more than latency times ports of the processors of today
-// The compiler moves all chains from register to register at the end of its loop: a third of the time, if that
-// were each round.
+// The compiler moves all chains from register to register at the end of its loop: a third of the time, if
+// that were each round.
 constexpr int kRoundsTogether = 16;
 
 // 64 multiply-adds of bytes in each of kChains chains a round; rounds: a multiple of kRoundsTogether.

@@ -11,6 +11,7 @@ namespace invar::cpu {
 struct Avx2 {
   static constexpr const char* name = "avx2";
   static constexpr int kRows = 3, kTiles = 1;  // of activations, of weights, whose sums fit the registers
+  static constexpr int kWideTiles = 2;         // the same for up to two rows
   struct F {
     __m256 a, b;
   };
@@ -200,7 +201,7 @@ struct Avx2 {
   }
 
   template <class Tile>
-  static void fetch(const Tile* tile, int s, int n) {
+  [[gnu::always_inline]] static void fetch(const Tile* tile, int s, int n) {
     constexpr int kLines = (int(sizeof(Tile)) + 63) / 64;
     const int lines = (kLines + n - 1) / n;  // the same for every part, so that the loop unrolls
     const char* p = reinterpret_cast<const char*>(tile) + 64 * lines * s;

@@ -11,6 +11,7 @@ namespace invar::cpu {
 struct Avx512 {
   static constexpr const char* name = "avx512";
   static constexpr int kRows = 6, kTiles = 2;  // of activations, of weights, whose sums fit the registers
+  static constexpr int kWideTiles = 4;         // the same for up to two rows
   using F = __m512;
   using I = __m512i;
   using B = __m512i;
@@ -119,7 +120,7 @@ struct Avx512 {
   static constexpr int groups_of_16_bits(int, int) { return 1; }
 
   template <class Tile>
-  static void fetch(const Tile* tile, int s, int n) {
+  [[gnu::always_inline]] static void fetch(const Tile* tile, int s, int n) {
     constexpr int kLines = (int(sizeof(Tile)) + 63) / 64;
     const int lines = (kLines + n - 1) / n;  // the same for every part, so that the loop unrolls
     const char* p = reinterpret_cast<const char*>(tile) + 64 * lines * s;

@@ -15,6 +15,7 @@ namespace invar::cpu {
 struct Scalar {
   static constexpr const char* name = "scalar";
   static constexpr int kRows = 2, kTiles = 1;  // of activations, of weights, whose sums fit the registers
+  static constexpr int kWideTiles = 1;         // the same for up to two rows
   struct F {
     float v[16];
   };

@@ -18,7 +18,7 @@ struct World {
   Silent silent;
   Metrics metrics;
   server::Intake intake{silent, metrics, {}};
-  server::TextThread text;
+  WorkThread text;
   server::Served served{chat, intake, text, metrics, {}, {}};
 };
 

@@ -64,7 +64,7 @@ class Parse : public testing::Test {
   Silent silent_;
   Metrics metrics_;
   Intake intake_{silent_, metrics_, {}};
-  TextThread text_;
+  WorkThread text_;
   Served served_{*chat_, intake_, text_, metrics_, {}, {}};
 };
 Chat* Parse::chat_ = nullptr;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <thread>
 
+#include "base/clock.h"
 #include "decode/log_probability.h"
 #include "engine/model_runner.h"
 #include "server/responses_writer.h"
@@ -81,6 +82,28 @@ TEST_F(Serving, MemoryIsToldByKind) {
               text.npos)
         << kind.name << "\n"
         << text;
+}
+
+// Each part of a step takes some time, all together no more than has passed.
+TEST_F(Serving, TimeIsToldByPartOfAStep) {
+  const double start = steady_seconds();
+  Site site(*plain_, Site::engine(*plain_));
+  Json body = {{"model", "m"}, {"prompt", "abc"}, {"max_tokens", 20}, {"ignore_eos", true}};
+  body["structured_outputs"] = {{"regex", "[a-z]{30}"}};
+  ASSERT_EQ(site.post("/v1/completions", body).status, 200);
+  while (site.service().statistics().finished == 0) std::this_thread::yield();
+  const StepSeconds s = site.service().statistics().step_s;
+  for (double part : {s.schedule, s.forward, s.choose, s.deliver}) EXPECT_GT(part, 0);
+  EXPECT_LE(s.schedule + s.forward + s.choose + s.deliver, steady_seconds() - start);
+  const std::string text = site.get("/metrics").body, of = "{model_name=\"m\",engine=\"0\",";
+  for (const char* line : {"invar_step_seconds_total", "invar_thread_seconds_total"})
+    EXPECT_NE(text.find("# TYPE " + std::string(line) + " counter\n"), text.npos);
+  for (const char* label : {"part=\"schedule\"", "part=\"forward\"", "part=\"choose\"", "part=\"deliver\""})
+    EXPECT_NE(text.find("invar_step_seconds_total" + of + label + "} "), text.npos);
+  for (const char* label : {"thread=\"text\"", "thread=\"masks\""}) {
+    EXPECT_NE(text.find("invar_thread_seconds_total" + of + label + "} "), text.npos);
+    EXPECT_EQ(text.find("invar_thread_seconds_total" + of + label + "} 0\n"), text.npos) << label;
+  }
 }
 
 TEST_F(Serving, ChoicesAndPromptsComeInOrder) {

@@ -204,7 +204,7 @@ class Site {
   Metrics metrics_;
   std::unique_ptr<Service> service_;
   server::Intake intake_;
-  server::TextThread text_;
+  WorkThread text_;
   server::Served served_;
   server::Router router_;
   server::HttpServer http_;

@@ -300,7 +300,7 @@ struct Parts {  // in the order of what outlives what
   std::unique_ptr<const server::Dialect> dialect;
   std::unique_ptr<Service> engine;
   std::unique_ptr<server::Intake> intake;
-  std::unique_ptr<server::TextThread> text;
+  std::unique_ptr<WorkThread> text;
   std::optional<server::Served> served;
   server::Router router;
 };
@@ -359,7 +359,7 @@ Status load(const Flags& f, Parts& p, HttpServer& http, Signals& signals) {
   p.dialect = TRY(server::Dialect::make(*p.chat, info.chat_template, api.tool_parser, api.reasoning_parser));
   p.engine = TRY(open_service(f, p));
   p.intake = std::make_unique<server::Intake>(*p.engine, p.metrics, f.limits, size_t(f.engine.sequences));
-  p.text = std::make_unique<server::TextThread>();
+  p.text = std::make_unique<WorkThread>();
   p.served.emplace(server::Served{*p.chat, *p.intake, *p.text, p.metrics, api, info});
   p.served->closing = [intake = p.intake.get()] { return intake->closed(); };
   p.served->dialect = p.dialect.get();

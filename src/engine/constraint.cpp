@@ -35,43 +35,11 @@ bool cut_character(std::string_view bytes) {
 
 }  // namespace
 
-MaskThread::MaskThread() : thread_([this] { run(); }) {}
-
-MaskThread::~MaskThread() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-}
-
-void MaskThread::post(std::function<void()> job) {
-  {
-    const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
-  }
-  wake_.notify_one();
-}
-
-void MaskThread::run() {
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    wake_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    job();
-    lock.lock();
-  }
-}
-
 struct ConstraintMaker::Shared {
   const Tokenizer& tokenizer;
   AnswerFormat format;
   std::vector<Token> ends;
-  MaskThread* thread;
+  WorkThread* masks;
   std::optional<Token> think_open = {};                    // where it is one token
   std::vector<Token> end_of_thought = {};                  // as a budget forces it
   std::vector<Token> end_after_newline = {};               // the same behind a newline
@@ -272,10 +240,10 @@ class AnswerConstraint : public Constraint {
   // Begins the next mask.
   void prepare() {
     at_.ready = false;
-    if (!matcher_ || at_.failed || at_.part == Part::Thought || !s_->thread) return;
+    if (!matcher_ || at_.failed || at_.part == Part::Thought || !s_->masks) return;
     auto done = std::make_shared<std::promise<void>>();
     pending_ = done->get_future();
-    s_->thread->post([this, done] {
+    s_->masks->post([this, done] {
       compute();
       done->set_value();
     });
@@ -295,8 +263,8 @@ class AnswerConstraint : public Constraint {
 }  // namespace
 
 Result<ConstraintMaker> ConstraintMaker::make(const Tokenizer& tokenizer, const AnswerFormat& format,
-                                              std::span<const Token> ends, MaskThread* thread) {
-  auto shared = std::make_shared<Shared>(Shared{tokenizer, format, {ends.begin(), ends.end()}, thread});
+                                              std::span<const Token> ends, WorkThread* masks) {
+  auto shared = std::make_shared<Shared>(Shared{tokenizer, format, {ends.begin(), ends.end()}, masks});
   if (format.thinks()) {
     const std::string close(format.think_close);
     const auto open = tokenizer.find(format.think_open);

@@ -1,20 +1,17 @@
 // What one answer must obey, as the engine asks for it: a grammar that begins after the thought, a budget for
 // the thought, texts that must not appear.
 //
-// The engine calls mask, accept and copy from its thread.  With a MaskThread the mask for the next token is
-// computed there from the moment a token was accepted, while the engine's pass runs; mask() waits for it.
+// The engine calls mask, accept and copy from its thread.  With a thread for masks the mask for the next
+// token is computed there from the moment a token was accepted, while the engine's pass runs; mask() waits
+// for it.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/work_thread.h"
 #include "engine/metrics.h"
 #include "engine/request.h"
 #include "text/answer_format.h"
@@ -22,22 +19,6 @@
 #include "text/tokenizer.h"
 
 namespace invar {
-
-// Runs jobs in order on a thread of its own.
-class MaskThread {
- public:
-  MaskThread();
-  ~MaskThread();  // finishes what was posted
-  void post(std::function<void()> job);
-
- private:
-  void run();
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<std::function<void()>> jobs_;
-  bool ending_ = false;
-  std::thread thread_;
-};
 
 struct AnswerRules {
   enum class Thought { No, May, Open };  // none; the answer may begin with one; the prompt opened one
@@ -55,7 +36,7 @@ class ConstraintMaker {
  public:
   // `ends`: every token that ends an answer.  All arguments must outlive the maker and its constraints.
   static Result<ConstraintMaker> make(const Tokenizer& tokenizer, const AnswerFormat& format,
-                                      std::span<const Token> ends, MaskThread* thread);
+                                      std::span<const Token> ends, WorkThread* masks);
   // `banned` are beginnings of calls (call_begins).
   Result<std::unique_ptr<Constraint>> constraint(AnswerRules rules) const;
 

@@ -39,7 +39,7 @@ Grammar abc() {
 }
 
 struct Maker {
-  MaskThread thread;
+  WorkThread thread;
   ConstraintMaker plain = ConstraintMaker::make(tokenizer(), format(), tokenizer().eos(), nullptr).take();
   ConstraintMaker threaded = ConstraintMaker::make(tokenizer(), format(), tokenizer().eos(), &thread).take();
 };

@@ -102,6 +102,7 @@ void Engine::forget() {
 // --- the engine's thread ---
 
 bool Engine::step() {
+  const double began = steady_seconds();
   take_inbox();
   if (active_.empty()) {
     end_step();
@@ -135,16 +136,24 @@ bool Engine::step() {
     }
   if (!in_pass_.empty()) {
     const double start = steady_seconds();
-    runner_.pass(batch_, [this](size_t i, std::span<const float> logits) {
+    double choosing = 0;
+    runner_.pass(batch_, [&](size_t i, std::span<const float> logits) {
+      const double before = steady_seconds();
       const auto [request, position] = wanted_[i];
       if (scores(*request, position)) score_prompt(*request, position, logits);
       else choose_token(*request, logits);
+      choosing += steady_seconds() - before;
       return true;
     });
     const double took = steady_seconds() - start;
     scheduler_.learn(int64_t(batch_.tokens.size()), took);
     if (options_.on_pass) options_.on_pass(int64_t(batch_.tokens.size()), took);
     for (size_t i = 0; i < in_pass_.size(); ++i) after_pass(*in_pass_[i], batch_.slices[i].span.position);
+    StepSeconds& s = counts_.step_s;
+    s.schedule += start - began;
+    s.forward += took - choosing;
+    s.choose += choosing;
+    s.deliver += steady_seconds() - start - took;
   } else {
     wait_for_disk();
   }

@@ -11,6 +11,14 @@
 
 namespace invar {
 
+// Where the engine's thread spent its time.
+struct StepSeconds {
+  double schedule = 0;  // taking requests and states, and the plan of the pass
+  double forward = 0;   // the pass, without what follows
+  double choose = 0;    // masks and sampling
+  double deliver = 0;   // tokens to those who asked, snapshots
+};
+
 struct Statistics {
   int64_t submitted = 0, finished = 0, cancelled = 0, failed = 0;  // choices
   int64_t running = 0, queued = 0;
@@ -18,6 +26,7 @@ struct Statistics {
   int64_t steps = 0, prompt_tokens = 0, cached_tokens = 0, prompt_rows = 0, answer_tokens = 0,
           answer_rows = 0;
   int64_t preemptions = 0, snapshots = 0, evicted_bytes = 0, from_disk = 0;
+  StepSeconds step_s;
   RunnerMemory memory;
   PoolUse state;
   PrefixTree::Use tree;

@@ -21,9 +21,9 @@ Result<std::unique_ptr<const Dialect>> Dialect::make(const Chat& chat, const std
   const AnswerFormat format = TRY(answer_format(chat_template, tool_parser, reasoning_parser));
   GrammarCompiler grammars = TRY(GrammarCompiler::make(chat.tokenizer(), chat.stop()));
   std::unique_ptr<Dialect> d(new Dialect{format, demands_alternation(chat), std::move(grammars),
-                                         std::make_unique<MaskThread>(), nullptr});
+                                         std::make_unique<WorkThread>(), nullptr});
   d->constraints = std::make_unique<ConstraintMaker>(
-      TRY(ConstraintMaker::make(chat.tokenizer(), d->format, chat.stop(), d->thread.get())));
+      TRY(ConstraintMaker::make(chat.tokenizer(), d->format, chat.stop(), d->masks.get())));
   return std::unique_ptr<const Dialect>(std::move(d));
 }
 

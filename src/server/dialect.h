@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/work_thread.h"
 #include "engine/chat.h"
 #include "engine/constraint.h"
 #include "text/answer_format.h"
@@ -15,7 +16,7 @@ struct Dialect {
   AnswerFormat format;
   bool alternates;  // the template refuses two turns of the user side by side
   GrammarCompiler grammars;
-  std::unique_ptr<MaskThread> thread;
+  std::unique_ptr<WorkThread> masks;  // where they are computed
   std::unique_ptr<ConstraintMaker> constraints;
 
   // The parsers by their names, or auto: by what the template says.  `chat` outlives it.

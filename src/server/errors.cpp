@@ -64,7 +64,7 @@ Headers error_headers(const ApiError& e) {
     headers.push_back({"Retry-After", std::to_string(e.retry_after_s)});
     headers.push_back({"retry-after-ms", std::to_string(int64_t(e.retry_after_s) * 1000)});
   }
-  if (e.never_retry || is_lasting(e.status)) headers.push_back({"x-should-retry", "false"});
+  if (is_lasting(e.status)) headers.push_back({"x-should-retry", "false"});
   if (!e.allow.empty()) headers.push_back({"Allow", e.allow});
   if (e.status == 401) headers.push_back({"WWW-Authenticate", "Bearer"});
   return headers;

@@ -15,14 +15,13 @@ enum class Family { OpenAi, Anthropic };
 Family family_of(std::string_view path);  // /v1/messages and what is below it: Anthropic
 
 struct ApiError {
-  int status = 400;
+  int status = 400;  // a lasting one (4xx but 408, 429) comes with x-should-retry: false
   std::string message;
-  std::string code = {};     // OpenAI's `code`; empty: null
-  std::string param = {};    // OpenAI's `param`; empty: null
-  std::string type = {};     // empty: what the family says for the status
-  int retry_after_s = 0;     // above 0: Retry-After and retry-after-ms
-  bool never_retry = false;  // x-should-retry: false, as always with a fault of the request (4xx)
-  std::string allow = {};    // Allow, with 405
+  std::string code = {};   // OpenAI's `code`; empty: null
+  std::string param = {};  // OpenAI's `param`; empty: null
+  std::string type = {};   // empty: what the family says for the status
+  int retry_after_s = 0;   // above 0: Retry-After and retry-after-ms
+  std::string allow = {};  // Allow, with 405
 };
 
 // {"error": {...}} as text; with a request id in the Anthropic shape.

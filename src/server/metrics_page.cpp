@@ -1,4 +1,5 @@
 // /metrics: the text of Prometheus, under vLLM's names, our own, and llama-server's if they are wanted.
+#include "server/dialect.h"
 #include "server/server.h"
 
 namespace invar::server {
@@ -119,6 +120,17 @@ void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCo
           "version=\"" + label_text(served.model.version) + "\",commit=\"" + label_text(served.model.commit) +
               "\"");
   t.histogram("invar_pass_seconds", "Time of a pass of the engine.", m.pass_s);
+  for (const auto& [part, seconds] : {std::pair("schedule", s.step_s.schedule),
+                                      {"forward", s.step_s.forward},
+                                      {"choose", s.step_s.choose},
+                                      {"deliver", s.step_s.deliver}})
+    t.counter("invar_step_seconds_total", "Time of the engine, by part of a step.", seconds,
+              "part=\"" + std::string(part) + "\"");
+  for (const auto& [thread, seconds] :
+       {std::pair("text", served.text.busy_seconds()),
+        {"masks", served.dialect ? served.dialect->masks->busy_seconds() : 0}})
+    t.counter("invar_thread_seconds_total", "Time of work: prompts and grammars, and masks.", seconds,
+              "thread=\"" + std::string(thread) + "\"");
   labelled(t, "invar_cancelled_total", "Answers that were cancelled, by where they were.", "phase",
            {{"waiting", &m.cancelled_waiting},
             {"reading", &m.cancelled_reading},

@@ -152,7 +152,6 @@ std::optional<ApiError> check_length(const Served& served, Family family, int64_
   const int64_t context = served.service.context();
   const int64_t wanted = std::min(most.value_or(1), int64_t(1) << 40);
   ApiError error;
-  error.never_retry = true;
   const std::string p = std::to_string(prompt), n = std::to_string(context), g = std::to_string(wanted);
   const bool alone = prompt + std::min<int64_t>(wanted, 1) > context;
   const int64_t longest = std::min(context, prompt - 1);  // one that leaves room for an answer

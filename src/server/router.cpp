@@ -28,7 +28,7 @@ void Router::add(const std::string& method, const std::string& path, On on, Rout
   routes_.push_back({method, path, on, std::make_shared<const RouteHandler>(std::move(handler))});
 }
 
-void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, TextThread& text) const {
+void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, WorkThread& text) const {
   std::string allowed;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_) {

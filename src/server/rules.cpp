@@ -39,9 +39,7 @@ class AtLeast : public Constraint {
 };
 
 ApiError refused(const std::string& field, const std::string& message, const std::string& code) {
-  ApiError error{400, field + ": " + message, code, field};
-  error.never_retry = true;
-  return error;
+  return {400, field + ": " + message, code, field};
 }
 
 std::optional<GrammarSpec> spec_of(const Structure& s) {

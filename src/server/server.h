@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/work_thread.h"
 #include "engine/chat.h"
 #include "engine/metrics.h"
 #include "engine/service.h"
@@ -24,7 +25,6 @@
 #include "server/http.h"
 #include "server/intake.h"
 #include "server/requests.h"
-#include "server/text_thread.h"
 
 namespace invar::server {
 
@@ -64,7 +64,7 @@ struct Dialect;  // dialect.h
 struct Served {
   const Chat& chat;
   Intake& service;
-  TextThread& text;
+  WorkThread& text;
   Metrics& metrics;
   ApiOptions options;
   ModelInfo model;
@@ -86,7 +86,7 @@ class Router {
   void add(const std::string& method, const std::string& path, On on, RouteHandler handler);
 
   // Unknown paths and methods are refused here.
-  void handle(HttpRequest request, std::shared_ptr<Reply> reply, TextThread& text) const;
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply, WorkThread& text) const;
 
  private:
   struct Route {

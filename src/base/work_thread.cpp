@@ -1,10 +1,12 @@
-#include "server/text_thread.h"
+#include "base/work_thread.h"
 
-namespace invar::server {
+#include "base/clock.h"
 
-TextThread::TextThread() : thread_([this] { loop(); }) {}
+namespace invar {
 
-TextThread::~TextThread() {
+WorkThread::WorkThread() : thread_([this] { loop(); }) {}
+
+WorkThread::~WorkThread() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -13,7 +15,7 @@ TextThread::~TextThread() {
   thread_.join();
 }
 
-void TextThread::post(std::function<void()> work) {
+void WorkThread::post(std::function<void()> work) {
   {
     std::lock_guard lock(mutex_);
     work_.push_back(std::move(work));
@@ -21,12 +23,12 @@ void TextThread::post(std::function<void()> work) {
   filled_.notify_one();
 }
 
-size_t TextThread::waiting() const {
+size_t WorkThread::waiting() const {
   std::lock_guard lock(mutex_);
   return work_.size();
 }
 
-void TextThread::loop() {
+void WorkThread::loop() {
   std::unique_lock lock(mutex_);
   while (true) {
     filled_.wait(lock, [&] { return stopping_ || !work_.empty(); });
@@ -34,10 +36,13 @@ void TextThread::loop() {
     auto work = std::move(work_.front());
     work_.pop_front();
     lock.unlock();
+    const double start = steady_seconds();
     work();
     work = {};
+    busy_s_.store(busy_s_.load(std::memory_order_relaxed) + steady_seconds() - start,
+                  std::memory_order_relaxed);
     lock.lock();
   }
 }
 
-}  // namespace invar::server
+}  // namespace invar

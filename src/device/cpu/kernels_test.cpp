@@ -63,7 +63,7 @@ TEST(Kernels, MatmulTiersAndRowsGiveTheSameBits) {
   AllFormats::each([]<class F>() {
     if constexpr (F::gguf_id >= 0) {
       const int64_t cols = F::block_values == 256 ? 768 : 704;  // not always a multiple of 256
-      for (int64_t outs : {1, 16, 37, 64})
+      for (int64_t outs : {1, 16, 37, 64, 100})
         for (Held held : {Held::Ignored, Held::Added, Held::Gate}) {
           const bool bias = held != Held::Ignored;
           auto all = product<F>(scalar_kernels(), outs, cols, kPanelRows, bias, bias ? 0.37f : 1, held);

@@ -146,11 +146,16 @@ template <class V, class Fmt>
 void matmul(const MatmulArgs& a) {
   const int64_t tiles = (a.outs + kLanes - 1) / kLanes;
   int64_t t = 0;
-  // A core reads four places at once a fifth faster than two, and the sums of one or two rows leave room.
-  if constexpr (V::kWideTiles > V::kTiles)
-    if (a.m <= 2)
-      for (; t + V::kWideTiles <= tiles; t += V::kWideTiles)
-        a.m == 2 ? few_rows<V, Fmt, V::kWideTiles, 2>(a, t, 0) : few_rows<V, Fmt, V::kWideTiles, 1>(a, t, 0);
+  // A core reads four places at once faster than two.  More rows than four are bound by arithmetic.
+  if constexpr (V::kWideTiles > V::kTiles) {
+    auto wide = [&]<int kRows>() {
+      for (; t + V::kWideTiles <= tiles; t += V::kWideTiles) few_rows<V, Fmt, V::kWideTiles, kRows>(a, t, 0);
+    };
+    if (a.m == 1) wide.template operator()<1>();
+    if (a.m == 2) wide.template operator()<2>();
+    if constexpr (V::kRows > 4)
+      if (a.m == 4) wide.template operator()<4>();
+  }
   for (; t + V::kTiles <= tiles; t += V::kTiles) matmul_tiles<V, Fmt, V::kTiles>(a, t);
   if constexpr (V::kTiles > 1)
     for (; t < tiles; ++t) matmul_tiles<V, Fmt, 1>(a, t);

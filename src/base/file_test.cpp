@@ -27,7 +27,7 @@ class FileTest : public testing::Test {
     return size_t(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
   }
 
-  std::string folder_ = testing::TempDir() + "file_test";
+  std::string folder_ = testing::TempDir() + "file_test" + std::to_string(getpid());
 };
 
 std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "files/fingerprint.h"
 #include "files/gguf_bytes.h"
@@ -48,7 +49,7 @@ class GgufSplit : public testing::Test {
       if (name == key) bytes = value;
   }
 
-  std::string folder_ = testing::TempDir() + "gguf_split_test";
+  std::string folder_ = testing::TempDir() + "gguf_split_test" + std::to_string(getpid());
   GgufBytes parts_[2];
 };
 

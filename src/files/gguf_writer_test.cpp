@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "files/fingerprint.h"
@@ -33,7 +34,8 @@ class GgufWriter : public testing::Test {
     });
   }
 
-  std::string folder_ = testing::TempDir() + "gguf_writer_test", path_ = folder_ + "/new.gguf";
+  std::string folder_ = testing::TempDir() + "gguf_writer_test" + std::to_string(getpid()),
+              path_ = folder_ + "/new.gguf";
 };
 
 TEST_F(GgufWriter, ACopyOfACanonicalFileIsTheSameFile) {

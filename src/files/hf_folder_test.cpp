@@ -1,6 +1,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "files/fingerprint.h"
 #include "files/hf_names.h"
@@ -116,7 +117,7 @@ class HfFolderCopy : public testing::Test {
   }
   json config() const { return *read_json(folder_ + "/config.json", 1 << 20); }
 
-  std::string folder_ = testing::TempDir() + "hf_folder_test";
+  std::string folder_ = testing::TempDir() + "hf_folder_test" + std::to_string(getpid());
 };
 
 TEST_F(HfFolderCopy, FaultsOfTheConfigAreNamed) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "files/fingerprint.h"
 #include "files/gguf_bytes.h"
@@ -21,7 +22,7 @@ class ModelFileTest : public testing::Test {
   }
   std::string print(const GgufBytes& file) const { return *fingerprint_of(*open(file)); }
 
-  std::string path_ = testing::TempDir() + "model_file_test.gguf";
+  std::string path_ = testing::TempDir() + "model_file_test" + std::to_string(getpid()) + ".gguf";
 };
 
 TEST_F(ModelFileTest, EntriesAndReads) {

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "files/gguf_bytes.h"
 
@@ -119,7 +120,7 @@ class SafetensorShards : public testing::Test {
     return open_safetensors(folder_);
   }
 
-  std::string folder_ = testing::TempDir() + "safetensors_test";
+  std::string folder_ = testing::TempDir() + "safetensors_test" + std::to_string(getpid());
 };
 
 TEST_F(SafetensorShards, OpenTogether) {

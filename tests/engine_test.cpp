@@ -362,6 +362,55 @@ TEST_F(EngineOfAlphabet, AConstraintRulesEachChoice) {
   }
 }
 
+// Says `q` in place of the first stop.
+class NotYet final : public Constraint {
+ public:
+  void mask(std::span<uint64_t>) override {}
+  bool masks() const override { return false; }
+  bool accept(Token) override { return true; }
+  Token in_place_of(Token stop) override { return std::exchange(stopped_, true) ? stop : 'q'; }
+  std::unique_ptr<Constraint> copy() const override { return std::make_unique<NotYet>(*this); }
+
+ private:
+  bool stopped_ = false;
+};
+
+TEST_F(EngineOfAlphabet, ATokenInPlaceOfAStopHasItsOwnLogProbability) {
+  auto engine = open();
+  Request request = request_of(greedy("y"));
+  request.constraint = std::make_unique<NotYet>();
+  request.logprobs = 0;
+  Heard heard;
+  request.on_event = [&](const Event& e) {
+    hear(e, heard);
+    for (size_t i = 0; i < e.tokens.size(); ++i) EXPECT_EQ(e.logprobs[i].token, e.tokens[i]);
+    return true;
+  };
+  ASSERT_TRUE(engine->submit(std::move(request)));
+  engine->run_until_idle();
+  EXPECT_EQ(heard.tokens, ids("zqrstuvwxyz"));
+}
+
+TEST_F(EngineOfAlphabet, WhatSharesNothingLeavesNothingWithSeveralChoices) {
+  auto engine = open();
+  for (const auto& [reuse, known] : {std::pair(false, 0), {true, 0}, {true, 7}}) {
+    Request request = request_of(greedy("abcdefgh", 3));
+    request.n = 3;
+    request.reuse = reuse;
+    const int64_t before = engine->statistics().prompt_rows;
+    std::vector<Heard> heard(3);
+    request.on_event = [&](const Event& e) {
+      hear(e, heard[size_t(e.choice)]);
+      return true;
+    };
+    ASSERT_TRUE(engine->submit(std::move(request)));
+    engine->run_until_idle();
+    EXPECT_EQ(heard[0].usage.cached_tokens, known);
+    EXPECT_EQ(engine->statistics().prompt_rows - before, 8 - known) << "read once for all";
+    for (const Heard& h : heard) EXPECT_EQ(h.tokens, ids("ijk"));
+  }
+}
+
 TEST_F(EngineOfAlphabet, ChoicesReadThePromptOnce) {
   for (int sequences : {1, 2, 8}) {
     auto engine = open(100, 4, sequences);

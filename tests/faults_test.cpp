@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <gtest/gtest.h>
 #include <mutex>
@@ -224,6 +225,26 @@ TEST_F(Faults, OthersStepOnWhileTheDiskIsSlow) {
     EXPECT_TRUE(right(4, loads) && right(1, saves));
     EXPECT_EQ(*engine.saved_tokens("kept"), questions_[1].prompt);
     EXPECT_TRUE(held && in_time);
+  }
+}
+
+TEST_F(Faults, ASaveThatFailsEndsAllChoices) {
+  Engine engine(*runner_, options());
+  fs::remove_all(folder_ + "/saved");
+  std::ofstream(folder_ + "/saved") << "no folder";
+  Request request = request_of(questions_[1]);
+  request.n = 3;
+  request.save_as = "kept";
+  std::vector<Heard> heard(3);
+  request.on_event = [&](const Event& e) {
+    hear(e, heard[size_t(e.choice)]);
+    return true;
+  };
+  ASSERT_TRUE(engine.submit(std::move(request)));
+  engine.run_until_idle();
+  for (const Heard& h : heard) {
+    EXPECT_EQ(h.finish, Finish::Failed);
+    EXPECT_TRUE(h.tokens.empty());
   }
 }
 

@@ -26,22 +26,20 @@ double fastest(ThreadPool& pool, Work work) {
   return best;
 }
 
-// Multiply-adds of bytes, and fp32 operations, per second on all threads: 64 and 2 x 16 in each of 12 chains
-// a round.
+// Multiply-adds of bytes, and fp32 operations, per second on all threads: 64 and 2 x 16 a step.
 struct Peaks {
   double gmac_s, gflop_s;
 
   static Peaks of(const cpu::KernelTable& t, ThreadPool& pool) {
-    constexpr int64_t kRounds = 1'600'000, kChains = 12;
-    const int64_t rounds = std::string_view(t.tier) == "scalar" ? kRounds / 50 : kRounds;
-    const double work = double(rounds * kChains * pool.threads());
+    const int64_t steps = cpu::kPeakSteps * (std::string_view(t.tier) == "scalar" ? 400 : 20'000);
+    const double work = double(steps * pool.threads());
     uint8_t bytes[64];
     float values[32];
     std::fill(std::begin(bytes), std::end(bytes), 3);
     std::fill(std::begin(values), std::end(values), 0.5f);
     std::atomic<int32_t> kept = 0;  // so that nothing is left out
-    const double dots = fastest(pool, [&] { kept ^= t.dot_peak(bytes, rounds); });
-    const double fmas = fastest(pool, [&] { kept ^= int32_t(t.fma_peak(values, rounds)); });
+    const double dots = fastest(pool, [&] { kept ^= t.dot_peak(bytes, steps); });
+    const double fmas = fastest(pool, [&] { kept ^= int32_t(t.fma_peak(values, steps)); });
     return {work * 64 / dots / 1e9, work * 32 / fmas / 1e9};
   }
 };

@@ -1,6 +1,7 @@
 // What the engine knows of one choice of a request while it waits and runs.  Private to engine.cpp.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -47,6 +48,14 @@ struct Engine::Active {
     wants = Nothing;
     asked_named = asked_disk = false;
     loaded = Snapshot{};
+  }
+  bool stops(Token token) const {
+    return std::find(request.stop.begin(), request.stop.end(), token) != request.stop.end();
+  }
+  void fail(const Error& error) {  // with the choices that have not begun
+    outcome = Finish::Failed;
+    failure = error;
+    for (auto& f : followers) f->fail(error);
   }
   int64_t position() const { return state ? state->position() : 0; }
   // The text of the snapshot that its state gives.

@@ -252,7 +252,7 @@ Status Engine::start(Active& a) {
   a.wants = Active::Nothing;
   PrefixTree::Match match;
   const bool scoring = scores(a, a.scored);  // the rows from there on are wanted
-  if (!scoring && (reuses(a) || a.began)) match = tree_.match(a.tokens);
+  if (!scoring && reuses(a)) match = tree_.match(a.tokens);
   if (!a.request.from.empty() && !a.began) {
     if (saved_folder_.empty()) {
       const auto pin = tree_.pinned(a.request.from);
@@ -437,10 +437,7 @@ void Engine::settle_arrived() {
 
 void Engine::settle_saved(Active& a) {
   a.wants = Active::Nothing;
-  if (!a.saved) {
-    a.outcome = Finish::Failed;
-    a.failure = a.saved.error();
-  }
+  if (!a.saved) a.fail(a.saved.error());
   go_on(a);
 }
 
@@ -502,6 +499,8 @@ bool Engine::make_room(int64_t bytes) {
     return freed > 0;
   };
   if (evict()) return true;
+  for (auto& [id, a] : active_)  // what choices of one request were to begin with, they can read
+    if (!a->state && a->wants == Active::Nothing) a->loaded = Snapshot{};
   const int64_t before = runner_.pool().room_bytes();
   if (!store_ || !store_->busy()) return false;
   store_->drop_queued();
@@ -532,11 +531,7 @@ bool Engine::scores(const Active& a, int64_t position) const {
 
 // This and the next are called during the pass, while the logits are there.
 void Engine::score_prompt(Active& a, int64_t position, std::span<const float> logits) {
-  if (Status finite = check_finite(logits, position + 1); !finite) {
-    a.outcome = Finish::Failed;
-    a.failure = finite.error();
-    return;
-  }
+  if (Status finite = check_finite(logits, position + 1); !finite) return a.fail(finite.error());
   a.of_prompt.push_back(log_probabilities(logits, a.tokens[size_t(position) + 1], a.request.prompt_logprobs));
 }
 
@@ -554,24 +549,20 @@ void Engine::choose_token(Active& a, std::span<const float> logits) {
     a.request.constraint->mask(mask_);
     allowed = mask_;
   }
-  auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens, sampling_);
-  if (token) {
-    a.chosen = *token;
-    a.logprobs.clear();
-    if (a.request.logprobs >= 0) a.logprobs.push_back(log_probabilities(logits, *token, a.request.logprobs));
-  } else {
+  const auto token = choose(logits, allowed, a.request.sampling, a.tokens, a.prompt_tokens, sampling_);
+  if (!token) {
     a.outcome = Finish::Failed;
     a.failure = token.error();
+    return;
   }
+  a.chosen = a.stops(*token) && a.request.constraint ? a.request.constraint->in_place_of(*token) : *token;
+  a.logprobs.clear();
+  if (a.request.logprobs >= 0) a.logprobs.push_back(log_probabilities(logits, *a.chosen, a.request.logprobs));
 }
 
 // A token of the answer, or the stop behind it.
 void Engine::take_token(Active& a, Token token) {
-  auto stops = [&](Token t) {
-    return std::find(a.request.stop.begin(), a.request.stop.end(), t) != a.request.stop.end();
-  };
-  if (stops(token) && a.request.constraint) token = a.request.constraint->in_place_of(token);
-  if (stops(token)) {
+  if (a.stops(token)) {
     a.outcome = Finish::Stop;
     a.stopped_by = token;
     return;
@@ -592,15 +583,13 @@ void Engine::after_pass(Active& a, int64_t before) {
   a.usage.answer_rows += now - before - of_prompt;
   counts_.prompt_rows += of_prompt;
   counts_.answer_rows += now - before - of_prompt;
-  if (now == a.prompt_tokens) a.usage.prompt_s = (a.read_at = steady_seconds()) - a.began_at;
+  const bool read = now == a.prompt_tokens && a.read_at == 0;  // not again, after it was pushed out
+  if (read) a.usage.prompt_s = (a.read_at = steady_seconds()) - a.began_at;
   if (of_prompt > 0) tell(a, {}, Finish::Running);
   a.scored += int64_t(a.of_prompt.size());
   a.of_prompt.clear();
-  if (now == a.prompt_tokens && !a.request.save_as.empty())
-    if (Status saved = save(a); !saved) {
-      a.outcome = Finish::Failed;
-      a.failure = saved.error();
-    }
+  if (read && !a.request.save_as.empty())
+    if (Status saved = save(a); !saved) a.fail(saved.error());
   if (a.wants == Active::Nothing) go_on(a);
 }
 
@@ -618,7 +607,10 @@ void Engine::go_on(Active& a) {
   if (auto token = std::exchange(a.chosen, {}); token && a.outcome == Finish::Running) take_token(a, *token);
   // The token goes out first.  A state that ends here is kept without a copy; followers need theirs now.
   const bool keeps = now == a.prompt_tokens || spaced || cut;
-  if (keeps && (!followers.empty() || (reuses(a) && a.outcome == Finish::Running))) keep(a, stores);
+  if (keeps && reuses(a) && (!followers.empty() || a.outcome == Finish::Running)) keep(a, stores);
+  if (!followers.empty() && !reuses(a))
+    if (const auto snapshot = snapshot_of(a))
+      for (auto& f : followers) f->loaded = *snapshot;
   const uint64_t id = a.id;
   if (a.outcome != Finish::Running) finish(id, a.outcome, a.failure);
   else scheduler_.update(id, int64_t(a.tokens.size()), now, next_cut(a), a.answer_tokens() > 0);
@@ -627,7 +619,8 @@ void Engine::go_on(Active& a) {
     f->began = true;
     f->began_at = f->read_at = steady_seconds();
     f->usage.cached_tokens = f->prompt_tokens;
-    if (auto token = std::exchange(f->chosen, {}); token) take_token(*f, *token);
+    if (auto token = std::exchange(f->chosen, {}); token && f->outcome == Finish::Running)
+      take_token(*f, *token);
     Active& follower = *f;
     scheduler_.add(follower.ticket());
     active_[follower.id] = std::move(f);
@@ -635,12 +628,18 @@ void Engine::go_on(Active& a) {
   }
 }
 
+// Of the state that goes on; none without room.
+std::optional<Snapshot> Engine::snapshot_of(const Active& a) {
+  auto snapshot = a.state->snapshot();
+  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+  return snapshot;
+}
+
 // Keeps the state that goes on.
 void Engine::keep(Active& a, bool on_disk) {
   a.last_snapshot = a.position();
   if (tree_.has(a.settled())) return;
-  auto snapshot = a.state->snapshot();
-  if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+  auto snapshot = snapshot_of(a);
   if (!snapshot) return;
   ++counts_.snapshots;
   if (store_ && on_disk && store_->put(a.settled(), *snapshot)) a.last_stored = a.position();
@@ -651,8 +650,7 @@ void Engine::keep(Active& a, bool on_disk) {
 Status Engine::save(Active& a) {
   const std::string& name = a.request.save_as;
   if (saved_folder_.empty()) {
-    auto snapshot = a.state->snapshot();
-    if (!snapshot && make_room(runner_.pool().set_bytes())) snapshot = a.state->snapshot();
+    auto snapshot = snapshot_of(a);
     if (!snapshot) return Error{Code::NoRoom, name, "expected room for the state to save, found none"};
     tree_.pin(name, a.settled(), std::move(*snapshot));
     return Ok{};
@@ -696,10 +694,10 @@ Result<bool> Engine::release(const std::string& name) {
   return tree_.unpin(name);
 }
 
-// Keeps the state that ends here.
+// Keeps the state that ends here, if anything of it may be kept.
 void Engine::keep_frozen(Active& a, bool on_disk) {
   const std::vector<Token> text(a.settled().begin(), a.settled().end());
-  if (text.empty()) return a.state.reset();
+  if (text.empty() || !reuses(a)) return a.state.reset();
   Snapshot snapshot = SequenceState::freeze(std::move(a.state));
   if (store_ && on_disk) store_->put(text, snapshot);
   tree_.insert(text, std::move(snapshot));
@@ -719,7 +717,7 @@ void Engine::finish(uint64_t id, Finish how, std::optional<Error> error) {
   auto node = active_.extract(id);
   CHECK(!node.empty() && scheduler_.remove(id));
   Active& a = *node.mapped();
-  if (how == Finish::Failed || !reuses(a)) a.state.reset();
+  if (how == Finish::Failed) a.state.reset();
   keep_frozen(a, how == Finish::Stop || how == Finish::Length || how == Finish::StopString);
   auto end = [&](Active& one) {
     if (one.read_at > 0) one.usage.answer_s = steady_seconds() - one.read_at;

@@ -114,6 +114,7 @@ class Engine {
   bool scores(const Active& a, int64_t position) const;
   void go_on(Active& a);
   Status save(Active& a);
+  std::optional<Snapshot> snapshot_of(const Active& a);
   void keep(Active& a, bool on_disk);
   void keep_frozen(Active& a, bool on_disk);
   bool tell(Active& a, std::span<const Token> tokens, Finish finish, std::optional<Error> error = {});

@@ -119,7 +119,7 @@ Status ModelRunner::load(const ModelFile& file, const ModelDef& def, const OpenL
   model_ = TRY(def.load(loader));
   TRY(loader.finish());
   if (packs_) {
-    packs_->publish();
+    TRY(packs_->publish());
     fingerprint_ = packs_->fingerprint();
   }
   return Ok{};

@@ -280,7 +280,6 @@ const ScriptLine* Scripted::line_for(const std::vector<Token>& prompt) {
 }
 
 void Scripted::begin(Active& a) {
-  constexpr size_t kRemembered = 256;
   a.line = line_for(a.request.prompt);
   if (!a.line) {
     for (size_t i = 0; i < a.choices.size(); ++i)
@@ -291,7 +290,8 @@ void Scripted::begin(Active& a) {
   a.began_at = steady_seconds();
   a.due = a.began_at + a.line->prompt_s;
   int64_t cached = 0;
-  for (const auto& known : read_) cached = std::max(cached, common(known, a.request.prompt));
+  if (a.request.reuse)
+    for (const auto& known : read_) cached = std::max(cached, common(known, a.request.prompt));
   cached = std::min(cached, int64_t(a.request.prompt.size()) - 1);
   for (auto& choice : a.choices) {
     choice.usage.cached_tokens = cached;
@@ -299,9 +299,14 @@ void Scripted::begin(Active& a) {
     choice.usage.queue_s = a.began_at - a.submitted_at;
     choice.usage.prompt_s = a.line->prompt_s;
   }
-  read_.push_back(a.request.prompt);
-  if (read_.size() > kRemembered) read_.erase(read_.begin());
+  if (a.request.reuse) remember(a.request.prompt);
   for (size_t i = 0; i < a.choices.size(); ++i) tell(a, int(i), {}, Finish::Running);
+}
+
+void Scripted::remember(std::vector<Token> text) {
+  constexpr size_t kRemembered = 256;
+  read_.push_back(std::move(text));
+  if (read_.size() > kRemembered) read_.erase(read_.begin());
 }
 
 // Where a model has log-probabilities, a script is sure of what it says.
@@ -337,10 +342,10 @@ void Scripted::end(Active& a, int choice, Finish finish, std::optional<Error> er
   if (c.ended) return;
   c.ended = true;
   c.usage.answer_s = a.began_at > 0 ? steady_seconds() - a.began_at - c.usage.prompt_s : 0;
-  if (choice == 0 && a.line) {  // the next turn finds the answer known
+  if (choice == 0 && a.line && a.request.reuse) {  // the next turn finds the answer known
     std::vector<Token> known = a.request.prompt;
     known.insert(known.end(), a.said.begin(), a.said.end());
-    read_.push_back(std::move(known));
+    remember(std::move(known));
   }
   {
     std::lock_guard lock(mutex_);

@@ -66,6 +66,7 @@ class Scripted : public Service {
   double turn();  // seconds until there is something to do
   const ScriptLine* line_for(const std::vector<Token>& prompt);
   void begin(Active& a);
+  void remember(std::vector<Token> text);
   void advance(Active& a);
   Result<Token> constrained(Constraint& constraint, Token token) const;
   bool tell(Active& a, int choice, std::span<const Token> tokens, Finish finish,

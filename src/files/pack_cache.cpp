@@ -210,13 +210,17 @@ void PackCache::keep(const std::string& name, Format format, int64_t rows, int64
   new_pack_.reset();
 }
 
-void PackCache::publish() {
-  if (!new_pack_) return;
+Status PackCache::publish() {
+  if (!new_pack_) return Ok{};
   Status s = finish_pack();
   new_pack_.reset();
   if (s) listener_.note("pack cache: kept " + std::to_string(written_) + " bytes in " + pack_path());
   else listener_.note("pack cache: " + text_of(s.error()) + "; no pack is kept");
+  if (place_of(model_) != place_) return changed();
+  return Ok{};
 }
+
+Error PackCache::changed() const { return damaged(model_.path(), "the model changed while it was read"); }
 
 Status PackCache::finish_pack() {
   const std::span<const TensorEntry> all = model_.tensors();
@@ -225,7 +229,7 @@ Status PackCache::finish_pack() {
   Fingerprint fingerprint;
   for (size_t i = 0; i < all.size(); ++i) fingerprint.add(all[i], TRY(std::move(*digests[i])));
   fingerprint_ = fingerprint.finish(model_.keys(), model_.architecture());
-  if (place_of(model_) != place_) return damaged(model_.path(), "the model changed while it was read");
+  if (place_of(model_) != place_) return changed();
 
   nlohmann::json tensors = nlohmann::json::object();
   for (const auto& [name, p] : tensors_)

@@ -52,8 +52,9 @@ class PackCache {
   void keep(const std::string& name, Format format, int64_t rows, int64_t cols,
             std::span<const std::byte> tiles);
   // All weights are in and fault-free: a pack that was being written gets its name, which takes one more pass
-  // over the model.
-  void publish();
+  // over the model.  That no pack can be written is noted alone; that the model changed meanwhile is BadFile,
+  // as its weights are of two files.
+  Status publish();
 
   const std::string& fingerprint() const { return fingerprint_; }  // empty while unknown
 
@@ -70,6 +71,7 @@ class PackCache {
   Status check_pieces();
   Status start_pack();
   Status finish_pack();
+  Error changed() const;
   std::string place_path() const { return folder_ + "/" + place_ + ".place"; }
   std::string pack_path() const { return folder_ + "/" + fingerprint_ + ".pack"; }
 

@@ -402,13 +402,17 @@ void DiskStore::Impl::make_room() {
   auto order = [](const OwnFile& file) { return std::pair(file.used, file.extension != kHead); };
   std::sort(files->begin(), files->end(),
             [&](const OwnFile& a, const OwnFile& b) { return order(a) < order(b); });
-  const std::lock_guard lock(mutex);
   for (const OwnFile& file : *files) {
-    if (use.bytes <= options.budget_bytes - options.budget_bytes / 16) break;
     if (file.extension.ends_with(kPart)) continue;
+    {
+      const std::lock_guard lock(mutex);
+      if (use.bytes <= options.budget_bytes - options.budget_bytes / 16) break;
+      if (file.extension == kHead) forget(file.name);  // before it goes, so that nobody finds it
+    }
+    // The engine waits for the mutex: the file system is asked without it.
     if (unlink((options.folder + "/" + file.name + file.extension).c_str()) != 0 && errno != ENOENT) continue;
+    const std::lock_guard lock(mutex);
     use.bytes -= file.bytes;
-    if (file.extension == kHead) forget(file.name);
   }
 }
 

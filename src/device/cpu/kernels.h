@@ -62,6 +62,8 @@ struct ConvArgs {
   int64_t y_stride;
 };
 
+constexpr int64_t kPeakSteps = 960;
+
 struct KernelTable {
   const char* tier;
   void (*matmul[AllFormats::size])(const MatmulArgs&);
@@ -86,9 +88,10 @@ struct KernelTable {
   void (*delta)(const DeltaArgs&);
   void (*softmax)(const float* x, float* y, int64_t cols);
   void (*sigmoid)(float* x, int64_t cols);
-  // What the arithmetic units give at best (device/cpu/peak.inl); 64 bytes, 32 values.
-  int32_t (*dot_peak)(const uint8_t* bytes, int64_t rounds);
-  float (*fma_peak)(const float* values, int64_t rounds);
+  // What the arithmetic units give at best (device/cpu/peak.inl); 64 bytes, 32 values;
+  // steps, of 64 multiply-adds of bytes or 16 of floats: a multiple of kPeakSteps.
+  int32_t (*dot_peak)(const uint8_t* bytes, int64_t steps);
+  float (*fma_peak)(const float* values, int64_t steps);
 };
 
 const KernelTable& scalar_kernels();

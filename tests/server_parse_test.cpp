@@ -6,6 +6,7 @@
 
 #include "../fuzz/adapter_targets.h"
 #include "alphabet_model.h"
+#include "base/clock.h"
 #include "engine/chat.h"
 #include "server/intake.h"
 #include "server/parse.h"
@@ -98,6 +99,9 @@ TEST_F(Parse, WhatWouldChangeTheMeaningIsRefused) {
   refused(ChatApi, "{" + kHello + R"(,"modalities":["text","audio"]})", "modalities", code);
   refused(ChatApi, "{" + kHello + R"(,"web_search_options":{}})", "web_search_options", code);
   refused(ChatApi, "{" + kHello + R"(,"chat_template":"x"})", "chat_template", code);
+  refused(ChatApi, "{" + kHello + R"(,"skip_special_tokens":false})", "skip_special_tokens", code);
+  good(ChatApi, "{" + kHello + R"(,"skip_special_tokens":true})");
+  good(Completions, R"({"prompt":"x","skip_special_tokens":false})");
   refused(ChatApi, R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{}}]}]})",
           "messages[0].content[0].type", code);
   refused(Responses, R"({"input":"x","previous_response_id":"r"})", "previous_response_id", code);
@@ -233,6 +237,75 @@ TEST_F(Parse, DeferredToolsAreShownWhereTheyAreReferredTo) {
   EXPECT_EQ(q.conversation->tools.size(), 1u);
   EXPECT_NE(q.conversation->messages[2]["content"].get<std::string>().find("\"name\":\"b\""),
             std::string::npos);
+}
+
+TEST_F(Parse, ToolsHaveBoundsBeforeAnythingLooksThemUp) {
+  auto tools = [](int count, const char* more) {
+    std::string list;
+    for (int i = 0; i < count; ++i)
+      list += (i > 0 ? "," : "") + (R"({"name":"n)" + std::to_string(i)) + "\"" + more + "}";
+    return "\"tools\":[" + list + "]";
+  };
+  const std::string messages = R"({"max_tokens":1,)" + kHello + ",";
+  refused(Messages, messages + tools(513, R"(,"defer_loading":true)") + "}", "tools");
+  const std::string large = R"(,"defer_loading":true,"description":")" + std::string(3 << 20, 'x') + '"';
+  good(Messages, messages + tools(1, large.c_str()) + "}");
+  refused(Messages, messages + tools(2, large.c_str()) + "}", "tools");
+  std::string names;
+  for (int i = 0; i < 513; ++i) names += R"({"type":"function","name":"n0"},)";
+  refused(
+      Responses,
+      R"({"input":"x","tools":[{"type":"function","name":"n0"}],"tool_choice":{"type":"allowed_tools","tools":[)" +
+          names.substr(0, names.size() - 1) + "]}}",
+      "tool_choice");
+  const std::string reference = R"({"type":"tool_reference","tool_name":"n0"})";
+  auto referred = [&](const std::string& references) {
+    return R"({"max_tokens":1,)" + tools(1, large.c_str()) + R"(,"messages":[{"role":"user","content":[)" +
+           references + "]}]}";
+  };
+  good(Messages, referred(reference));
+  refused(Messages, referred(reference + "," + reference), "messages[0].content[1].tool_name");
+}
+
+// What a body costs grows with its size, not faster.
+TEST_F(Parse, LargeBodiesTakeNoLonger) {
+  constexpr double kSeconds = 1;  // a fifth at most, where nothing else runs
+  auto list = [](int count, const std::string& item) {
+    std::string text = "[" + item;
+    for (int i = 1; i < count; ++i) text += "," + item;
+    return text + "]";
+  };
+  auto timed = [&](Api api, const std::string& text) {
+    const auto json = parse_ordered_json(text, "body");
+    ASSERT_TRUE(json);
+    Question q;
+    ResponsesForm form;
+    const double start = steady_seconds();
+    if (api == ChatApi) read_chat(*json, served_, q);
+    else if (api == Responses) read_responses(*json, served_, q, form);
+    else read_messages(*json, served_, q);
+    EXPECT_LT(steady_seconds() - start, kSeconds) << text.substr(0, 40);
+  };
+  std::string keys;
+  for (int i = 0; i < 9000; ++i) keys += "\"unknown field " + std::to_string(i) + "\":0,";
+  timed(ChatApi, "{" + keys + "\"messages\":" + list(200'000, R"({"role":"user","content":"x"})") + "}");
+  timed(Responses, R"({"input":)" +
+                       list(30'000, R"({"type":"reasoning","content":")" + std::string(100, 'x') + R"("})") +
+                       "}");
+  std::string tools, names;
+  for (int i = 0; i < 100'000; ++i) {
+    tools += R"({"type":"function","name":"a tool that is there )" + std::to_string(i) + R"("},)";
+    names += R"({"type":"function","name":"a tool that is not there )" + std::to_string(i) + R"("},)";
+  }
+  tools.pop_back(), names.pop_back();
+  timed(Responses, R"({"input":"x","tool_choice":{"type":"allowed_tools","tools":[)" + names +
+                       R"(]},"tools":[)" + tools + "]}");
+  std::string deferred;
+  for (int i = 0; i < 500; ++i)
+    deferred += R"({"defer_loading":true,"name":"a tool of some name )" + std::to_string(i) + R"("},)";
+  deferred.pop_back();
+  timed(Messages, R"({"max_tokens":1,"tools":[)" + deferred + R"(],"messages":[{"role":"user","content":)" +
+                      list(200'000, R"({"type":"tool_reference","tool_name":"none"})") + "}]}");
 }
 
 TEST_F(Parse, ThinkingInAllItsForms) {

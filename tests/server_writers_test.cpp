@@ -198,6 +198,49 @@ TEST_F(Writers, CustomToolsAreSaidAsText) {
   EXPECT_EQ(sorted(assembled_response(w.stream)["output"][0]), sorted(item));
 }
 
+TEST_F(Writers, EachMessageHasTheLogProbabilitiesOfItsOwnTokens) {
+  auto story = [](Answer& a, Gatherer& g) {
+    auto token = [&](Token t, Block::Kind part) {
+      a.choices[0].tokens.push_back({t, part, TokenLogprob{t, -0.5f, 1, {{t, -0.5f}}}});
+    };
+    token('m', Block::Kind::Thought);
+    g.thought(0, "m");
+    token('a', Block::Kind::Text);  // ends the thought, too
+    g.text(0, "a");
+    token('b', Block::Kind::Text);
+    g.text(0, "b");
+    token('k', Block::Kind::Call);
+    g.call(0, "f");
+    g.arguments(0, "{}");
+    token('c', Block::Kind::Text);  // ends the call, too
+    g.call_complete(0);
+    g.text(0, "c");
+    token('d', Block::Kind::Text);
+    g.text(0, "d");
+    g.end_choice(0, Ending::Stop);
+    g.end();
+  };
+  ResponsesForm f;
+  f.logprobs = 1;
+  const Written w = write(story, [&] { return responses_writer(f, tokenizer()); });
+  auto tokens = [](const Json& logprobs) {
+    std::string text;
+    for (const Json& one : logprobs) text += one["token"].get<std::string>();
+    return text;
+  };
+  const Json output = parsed(w.whole)["output"];
+  ASSERT_EQ(output.size(), 4u);
+  EXPECT_EQ(tokens(output[1]["content"][0]["logprobs"]), "ab");
+  EXPECT_EQ(tokens(output[3]["content"][0]["logprobs"]), "cd");
+  std::string deltas, done;
+  for (const SseEvent& e : events_of(w.stream)) {
+    if (e.data["type"] == "response.output_text.delta") deltas += tokens(e.data["logprobs"]);
+    if (e.data["type"] == "response.output_text.done") done += tokens(e.data["logprobs"]) + ";";
+  }
+  EXPECT_EQ(deltas, "abcd");
+  EXPECT_EQ(done, "ab;cd;");
+}
+
 TEST_F(Writers, SeveralChoicesKeepApart) {
   auto story = [](Answer& a, Gatherer& g) {
     for (Choice& c : a.choices) c.token_count = 2;

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <cstdio>
+#include <future>
 #include <gtest/gtest.h>
 #include <memory>
 #include <optional>
@@ -145,7 +146,7 @@ class Site {
         served_{model.chat(), intake_, text_, metrics_, std::move(settings.api), {}},
         http_(at_any_port(std::move(settings.http)),
               [this](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
-                router_.handle(std::move(request), std::move(reply), text_);
+                router_.handle(std::move(request), std::move(reply), served_);
               }) {
     if (served_.options.names.empty()) served_.options.names = {"m"};
     served_.dialect = &model.dialect();
@@ -154,7 +155,12 @@ class Site {
     const Status started = http_.start();
     EXPECT_TRUE(started) << started.error().message;
   }
-  ~Site() { http_.stop(); }
+  ~Site() {
+    http_.stop();
+    std::promise<void> idle;  // what waits for the text thread uses what is gone soon
+    text_.post([&] { idle.set_value(); });
+    idle.get_future().wait();
+  }
 
   HttpAnswer post(const std::string& path, const Json& body, const std::string& headers = {}) {
     return http_ask(http_.port(), "POST", path, json_text(body), headers);

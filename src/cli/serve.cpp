@@ -47,6 +47,7 @@ void describe_limits(Options& o, Flags& f) {
             "Requests that may wait for a sequence; more are refused with 429");
   o.integer("--max-queue-tokens", f.limits.waiting_tokens, 0, INT64_MAX,
             "Tokens of their prompts together; 0: no bound");
+  o.bytes("--max-queue-bytes", api.most_waiting_bytes, "Of requests that wait to be read, together");
   o.integer("--max-per-key", api.most_per_key, 0, kMany, "Requests of one key at once; 0: no bound");
   o.real("--queue-timeout", f.queue_s, 0, 1e9, "Seconds that a request may wait (default: no bound)");
   o.real("--request-timeout", f.answer_s, 0, 1e9, "Seconds that a request may take (default: no bound)");
@@ -405,7 +406,7 @@ Result<int> run(std::span<const std::string> arguments) {
   server::ModelInfo unread;
   unread.created = unix_seconds();
   HttpServer http(f.http, [&](server::HttpRequest request, std::shared_ptr<server::Reply> reply) {
-    if (loaded) parts.router.handle(std::move(request), std::move(reply), *parts.text);
+    if (loaded) parts.router.handle(std::move(request), std::move(reply), *parts.served);
     else server::answer_loading(f.api, unread, request, *reply);
   });
   TRY(http.start());

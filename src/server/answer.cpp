@@ -4,6 +4,17 @@
 #include <random>
 
 namespace invar::server {
+namespace {
+
+// Of the block that comes next: the token that ended the one before may have begun it, too.
+size_t first_token(const Choice& choice, Block::Kind kind) {
+  if (choice.blocks.empty()) return 0;
+  const size_t first = choice.blocks.back().last_token;
+  const bool shared = first > 0 && first == choice.tokens.size() && choice.tokens.back().part == kind;
+  return first - size_t(shared);
+}
+
+}  // namespace
 
 bool Choice::has_calls() const {
   return std::any_of(blocks.begin(), blocks.end(),
@@ -35,6 +46,7 @@ void Gatherer::open(size_t choice, Block block) {
   close(choice);
   block.id = random_name(24);
   auto& blocks = answer_.choices[choice].blocks;
+  block.first_token = first_token(answer_.choices[choice], block.kind);
   blocks.push_back(std::move(block));
   last_[choice] = {true, 0};
   if (writer_) writer_->open(answer_, choice, blocks.back(), write_);
@@ -53,6 +65,7 @@ void Gatherer::close(size_t choice) {
   if (!last_[choice].open) return;
   flush(choice);
   last_[choice].open = false;
+  answer_.choices[choice].blocks.back().last_token = answer_.choices[choice].tokens.size();
   if (writer_) writer_->close(answer_, choice, answer_.choices[choice].blocks.back(), write_);
 }
 

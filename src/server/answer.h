@@ -25,6 +25,8 @@ struct Block {  // of an answer, in its order
   std::string text;       // of a call its arguments, as JSON
   std::string name = {};  // of a call
   bool complete = false;  // a call that the end cut off is not
+  // Of the choice's tokens, those between the block before and its own end, as far as they are kept.
+  size_t first_token = 0, last_token = 0;  // the last is behind them; set when it is closed
 };
 
 struct Said {  // one token

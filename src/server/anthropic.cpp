@@ -1,4 +1,5 @@
 // /v1/messages and /v1/messages/count_tokens: what a request says, as a question.
+#include <map>
 #include <utility>
 
 #include "server/ask.h"
@@ -69,6 +70,8 @@ class Reader {
   const Served& served_;
   Question& q_;
   Conversation& c_;
+  std::map<std::string, std::string> deferred_;  // the text of each, by its name
+  int64_t referred_bytes_ = 0;                   // in all references so far
 };
 
 // A string, or the text of its blocks.
@@ -81,8 +84,8 @@ std::string Reader::text_of(Body& holder, const char* name) {
     return {};
   }
   Joined text;
-  for (size_t i = 0; i < content->size(); ++i) {
-    Body block = holder.item(name, i);
+  for (size_t i = 0; i < content->size() && holder.fine(); ++i) {
+    Body block = holder.item(*content, name, i);
     add_block(text, block);
   }
   return text.take();
@@ -122,12 +125,17 @@ std::string Reader::document_text(Body& block) {
   return text;
 }
 
-// The schema of a tool that was left out of the others.
+// The schema of a tool that was left out of the others, each time; all of them together are bounded as tools
+// are.
 std::string Reader::reference_text(Body& block) {
   const std::string name = block.needed_text("tool_name");
-  for (const Json& tool : c_.deferred)
-    if (tool["function"]["name"] == name) return json_text(tool);
-  return name;
+  const auto tool = deferred_.find(name);
+  if (tool == deferred_.end()) return name;
+  referred_bytes_ += int64_t(tool->second.size());
+  if (referred_bytes_ <= served_.options.most_tool_bytes) return tool->second;
+  block.wrong("tool_name", "expected at most " + std::to_string(served_.options.most_tool_bytes) +
+                               " bytes of tools that are referred to");
+  return {};
 }
 
 // By parts, since each may begin with headers that are dropped.
@@ -136,8 +144,8 @@ void Reader::read_system(Body& holder, const char* name) {
   if (!system) return;
   if (!system->is_array()) return say("system", text_of(holder, name));
   Json parts = Json::array();
-  for (size_t i = 0; i < system->size(); ++i) {
-    Body block = holder.item(name, i);
+  for (size_t i = 0; i < system->size() && holder.fine(); ++i) {
+    Body block = holder.item(*system, name, i);
     parts.push_back({{"type", "text"}, {"text", block_text(block)}});
   }
   say("system", std::move(parts));
@@ -158,8 +166,8 @@ void Reader::read_user(Body& message) {
   auto flush = [&] {
     if (std::string said = text.take(); !said.empty()) say("user", std::move(said));
   };
-  for (size_t i = 0; i < content->size(); ++i) {
-    Body block = message.item("content", i);
+  for (size_t i = 0; i < content->size() && message.fine(); ++i) {
+    Body block = message.item(*content, "content", i);
     if (block.text("type") != "tool_result") {
       add_block(text, block);
       continue;
@@ -182,8 +190,8 @@ void Reader::read_assistant(Body& message) {
   Joined text;
   std::string thought;
   Json calls = Json::array();
-  for (size_t i = 0; i < content->size(); ++i) {
-    Body block = message.item("content", i);
+  for (size_t i = 0; i < content->size() && message.fine(); ++i) {
+    Body block = message.item(*content, "content", i);
     const std::string type = block.text("type").value_or("");
     if (type == "thinking") {
       thought += block.text("thinking").value_or("");
@@ -215,8 +223,8 @@ void Reader::read_message(Body message) {
 void Reader::read_tools() {
   c_.tools = Json::array();
   const Json* tools = body_.list("tools");
-  for (size_t i = 0; tools && i < tools->size(); ++i) {
-    Body tool = body_.item("tools", i);
+  for (size_t i = 0; tools && i < tools->size() && body_.fine(); ++i) {
+    Body tool = body_.item(*tools, "tools", i);
     if (const std::string type = tool.text("type").value_or("custom"); type != "custom") {
       skip(q_, type);
       continue;
@@ -274,11 +282,15 @@ void Reader::read(bool counting) {
   q_.model = body_.text("model").value_or("");
   read_tools();
   read_choice();
+  check_tools(body_, q_, served_.options);
+  if (!body_.fine()) return;
+  for (const Json& tool : c_.deferred) deferred_.emplace(tool["function"]["name"], json_text(tool));
   read_system(body_, "system");
   const Json* messages = body_.list("messages");
   if (!messages || (messages->empty() && !counting))
     body_.wrong("messages", "expected at least one message, found none");
-  for (size_t i = 0; messages && i < messages->size(); ++i) read_message(body_.item("messages", i));
+  for (size_t i = 0; messages && i < messages->size() && body_.fine(); ++i)
+    read_message(body_.item(*messages, "messages", i));
   read_output();
   read_thinking_mode();
   read_thinking(body_, q_);
@@ -292,7 +304,6 @@ void Reader::read(bool counting) {
   if (!q_.max_tokens && !counting) body_.wrong("max_tokens", "expected an integer, found none");
   if (const Json* servers = body_.list("mcp_servers"); servers && !servers->empty())
     body_.unsupported("mcp_servers", "the server calls no others");
-  check_tools(body_, q_, served_.options);
 }
 
 std::optional<ApiError> read_any(const Json& json, const Served& served, Question& q, bool counting) {

@@ -55,7 +55,7 @@ class Asking : public Tracked, public std::enable_shared_from_this<Asking> {
         writer_(std::move(writer)),
         gatherer_(
             answer_, q_.stream ? writer_.get() : nullptr,
-            [this](std::string event) { reply_->write(std::move(event)); },
+            [this](std::string event) { events_.push_back(std::move(event)); },
             [this] { return reply_->pending_bytes() > Reply::kCoalesceBytes; }) {}
 
   ~Asking() override { leave(); }
@@ -68,10 +68,13 @@ class Asking : public Tracked, public std::enable_shared_from_this<Asking> {
   std::optional<ApiError> submit(std::vector<Request> requests);
   std::optional<ApiError> ended_before();
   bool hear(size_t part, const Event& event);
+  bool follow(size_t part, const Event& event);
+  void tell();
   void hear_tokens(size_t choice, const Event& event);
   void take(size_t choice, const std::vector<AnswerPiece>& pieces);
   void end_choice(size_t part, size_t choice, const Event& event);
   void finish();
+  void close();
   void fail(const ApiError& error);
   void cancel();
   void leave();
@@ -91,6 +94,7 @@ class Asking : public Tracked, public std::enable_shared_from_this<Asking> {
   mutable std::mutex mutex_;  // of what follows
   std::vector<uint64_t> ids_;
   Answer answer_;
+  std::vector<std::string> events_;  // of the stream, to be written next
   Gatherer gatherer_;
   std::vector<AnswerReader> readers_;  // one per choice
   size_t ended_ = 0;                   // choices
@@ -186,7 +190,9 @@ std::optional<ApiError> Asking::submit(std::vector<Request> requests) {
         auto self = weak.lock();
         if (!self) return;
         std::lock_guard lock(self->mutex_);
-        if (!self->over_) self->gatherer_.heartbeat();
+        if (self->over_) return;
+        self->gatherer_.heartbeat();
+        self->tell();
       });
   }
   reply_->on_gone([weak = weak_from_this()] {
@@ -235,7 +241,17 @@ Json Asking::state() const {
 
 bool Asking::hear(size_t part, const Event& e) {
   std::lock_guard lock(mutex_);
-  if (over_) return false;
+  const bool more = !over_ && follow(part, e);
+  tell();
+  return more;
+}
+
+// What one event of the service said goes out together.
+void Asking::tell() {
+  if (!events_.empty()) reply_->write(std::exchange(events_, {}));
+}
+
+bool Asking::follow(size_t part, const Event& e) {
   began_ |= e.finish == Finish::Running;
   const size_t choice = part * size_t(q_.n) + size_t(e.choice);
   if (e.choice == 0) {
@@ -254,7 +270,9 @@ bool Asking::hear(size_t part, const Event& e) {
   }
   if (e.finish == Finish::Failed) fail(api_error(*e.error));
   else if (e.finish == Finish::Deadline) fail(began_ ? took_too_long() : queued_too_long());
-  else fail(stopped_ ? stopped() : shutting_down());  // or the client has left, and hears nothing
+  else if (stopped_) fail(stopped());
+  else if (reply_->gone()) close();  // nobody is there to hear of it
+  else fail(shutting_down());
   return false;
 }
 
@@ -330,16 +348,20 @@ void Asking::finish() {
     return;
   }
   gatherer_.end();
-  reply_->end();
+  reply_->end(std::exchange(events_, {}));
 }
 
-void Asking::fail(const ApiError& error) {
+void Asking::close() {
   over_ = true;
   cancel();
   leave();
   reply_->log(log_fields());
+}
+
+void Asking::fail(const ApiError& error) {
+  close();
   if (refuse(*reply_, request_, error)) return;
-  if (gatherer_.fail(error)) reply_->end();
+  if (gatherer_.fail(error)) reply_->end(std::exchange(events_, {}));
   else reply_->cut();
 }
 
@@ -421,7 +443,7 @@ void ask(Served& served, const HttpRequest& request, const std::shared_ptr<Reply
   auto asking = std::make_shared<Asking>(served, request, reply, std::move(question), std::move(writer));
   if (auto fault = asking->start()) {
     asking.reset();
-    refuse(*reply, request, *fault);
+    if (!reply->gone()) refuse(*reply, request, *fault);
   }
 }
 

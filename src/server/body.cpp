@@ -136,8 +136,8 @@ Body Body::inside(const char* name) {
   return Body(v ? *v : kNothing, *fault_, path_of(name));
 }
 
-Body Body::item(const char* name, size_t i) {
-  const Json& value = (*value_)[name][i];
+Body Body::item(const Json& list, const char* name, size_t i) {
+  const Json& value = list[i];
   const std::string place = std::string(name) + "[" + std::to_string(i) + "]";
   if (!value.is_object()) wrong(place, "expected an object, found " + kind_of(value));
   return Body(value, *fault_, path_of(place));

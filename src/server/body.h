@@ -26,8 +26,9 @@ class Body {
   std::vector<std::string> texts(const char* name);  // a string alone counts as a list of one
   const Json* list(const char* name);
   const Json* object(const char* name);
-  Body inside(const char* name);          // of an object; one without fields if there is none
-  Body item(const char* name, size_t i);  // of a list that is there; wrong if it is no object
+  Body inside(const char* name);  // of an object; one without fields if there is none
+  // Of the list of this name, which the caller has; wrong if it is no object.
+  Body item(const Json& list, const char* name, size_t i);
 
   // 400 about a field of this body.
   void wrong(const std::string& name, std::string message, std::string code = {});

@@ -55,16 +55,20 @@ class Reply {
   // is called on the I/O thread whenever nothing was written for StreamTimes::heartbeat_s, and is expected to
   // write() something; it takes the lock that guards the caller's numbers, if any.
   virtual void begin(int status, Headers headers, std::function<void()> heartbeat = {}) = 0;
-  virtual bool write(std::string bytes) = 0;  // one chunk; false: the client has left
-  virtual void end() = 0;                     // the stream is complete
-  virtual void cut() = 0;                     // breaks the connection off: the client sees that it is not
+  // Chunks, which belong together: however large, they wait for a client that had taken most of what came
+  // before.  False: the client has left, or is cut off now.
+  virtual bool write(std::vector<std::string> chunks) = 0;
+  virtual void end(std::vector<std::string> last) = 0;  // the stream is complete, with these, which all wait
+  virtual void cut() = 0;  // breaks the connection off: the client sees that it is not
+  bool write(std::string chunk) { return write(std::vector{std::move(chunk)}); }
+  void end() { end(std::vector<std::string>()); }
 
   virtual bool committed() const = 0;  // a head is out, or as good as
   virtual bool gone() const = 0;       // the client has left, stalled for too long, or was cut off
   // Called once, on the I/O thread, when the client leaves before the end; at once if it has.
   virtual void on_gone(std::function<void()> callback) = 0;
-  // Bytes that the client has not taken.  Above kCoalesceBytes a stream should merge what comes; above
-  // kStreamBytes the client is cut off.
+  // Bytes that the client has not taken.  Above kCoalesceBytes a stream should merge what comes; who writes
+  // while they are above kStreamBytes cuts the client off.
   virtual size_t pending_bytes() const = 0;
 
   // Fields for the request's line in the log, merged into it: no content, no secret.

@@ -146,6 +146,7 @@ void add_own(MetricsText& t, const Metrics& m, const Statistics& s, const HttpCo
              {"invar_tree_snapshots", "Snapshots in memory.", double(s.tree.snapshots)},
              {"invar_disk_bytes", "Files of states.", double(s.disk.bytes)},
              {"invar_text_queue", "Requests before the text thread.", double(served.text.waiting())},
+             {"invar_text_queue_bytes", "Of them together.", double(*served.waiting_bytes)},
              {"invar_http_connections", "Open connections.", double(h.connections)}});
   counters(t, {{"invar_steps_total", "Turns of the engine.", double(s.steps)},
                {"invar_prompt_rows_total", "Rows of prompts that were computed.", double(s.prompt_rows)},

@@ -18,12 +18,12 @@ std::vector<std::string> read_texts(Body& message) {
     return {};
   }
   std::vector<std::string> texts;
-  for (size_t i = 0; i < content->size(); ++i) {
+  for (size_t i = 0; i < content->size() && message.fine(); ++i) {
     if ((*content)[i].is_string()) {
       texts.push_back((*content)[i].get<std::string>());
       continue;
     }
-    Body part = message.item("content", i);
+    Body part = message.item(*content, "content", i);
     const std::string type = part.text("type").value_or("text");
     if (type == "text" || type == "refusal") texts.push_back(part.needed_text(type.c_str()));
     else part.unsupported("type", "parts of type \"" + type + "\"; the model reads text");
@@ -56,8 +56,8 @@ Json read_message(Body message) {
     if (const auto thought = message.text(name)) m["reasoning_content"] = *thought;
   Json calls = Json::array();
   if (const Json* list = message.list("tool_calls"))
-    for (size_t i = 0; i < list->size(); ++i) {
-      Body call = message.item("tool_calls", i);
+    for (size_t i = 0; i < list->size() && message.fine(); ++i) {
+      Body call = message.item(*list, "tool_calls", i);
       calls.push_back(read_call(call, call.inside("function")));
     }
   if (message.object("function_call")) {
@@ -80,15 +80,16 @@ void read_tools(Body& body, Question& q) {
   Conversation& c = *q.conversation;
   c.tools = Json::array();
   if (const Json* tools = body.list("tools"))
-    for (size_t i = 0; i < tools->size(); ++i) {
-      Body tool = body.item("tools", i);
+    for (size_t i = 0; i < tools->size() && body.fine(); ++i) {
+      Body tool = body.item(*tools, "tools", i);
       const std::string type = tool.text("type").value_or("function");
       if (type == "function") add_function(tool.inside("function"), c);
       else if (type == "custom") tool.unsupported("type", "custom tools; they are in /v1/responses");
       else skip(q, type);
     }
   if (const Json* functions = body.list("functions"))
-    for (size_t i = 0; i < functions->size(); ++i) add_function(body.item("functions", i), c);
+    for (size_t i = 0; i < functions->size() && body.fine(); ++i)
+      add_function(body.item(*functions, "functions", i), c);
 }
 
 void read_choice(Body& body, const char* field, Question& q) {
@@ -108,8 +109,10 @@ void read_choice(Body& body, const char* field, Question& q) {
     Body allowed = named.inside("allowed_tools");
     if (allowed.text("mode") == "required") q.tool_choice.kind = ToolChoice::Kind::Required;
     if (const Json* tools = allowed.list("tools"))
-      for (size_t i = 0; i < tools->size(); ++i)
-        q.tool_choice.names.push_back(allowed.item("tools", i).inside("function").text("name").value_or(""));
+      for (size_t i = 0; i < tools->size() && body.fine(); ++i) {
+        Body function = allowed.item(*tools, "tools", i).inside("function");
+        q.tool_choice.names.push_back(function.text("name").value_or(""));
+      }
     return;
   }
   if (type != "function") return named.unsupported("type", "a choice of type \"" + type + "\"");
@@ -117,6 +120,12 @@ void read_choice(Body& body, const char* field, Question& q) {
   q.tool_choice.kind = ToolChoice::Kind::Required;
   q.tool_choice.names = {function.text("name").value_or("")};
   q.tool_choice.parallel = false;
+}
+
+// Functions from before there were tools: an answer has one call.
+bool has_legacy_calls(const Json& json) {
+  auto given = [&](const char* name) { return json.contains(name) && !json[name].is_null(); };
+  return given("functions") && !given("tools");
 }
 
 void refuse_what_cannot_be(Body& body) {
@@ -137,8 +146,8 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
   q.model = body.text("model").value_or("");
   const Json* messages = body.list("messages");
   if (!messages || messages->empty()) body.wrong("messages", "expected at least one message, found none");
-  for (size_t i = 0; messages && i < messages->size(); ++i)
-    c.messages.push_back(read_message(body.item("messages", i)));
+  for (size_t i = 0; messages && i < messages->size() && body.fine(); ++i)
+    c.messages.push_back(read_message(body.item(*messages, "messages", i)));
   if (const Json* documents = body.list("documents")) c.documents = *documents;
   if (body.any("chat_template"))
     body.unsupported("chat_template", "a template is code; the server does not take any from requests");
@@ -147,7 +156,9 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
   read_tools(body, q);
   read_choice(body, "tool_choice", q);
   read_choice(body, "function_call", q);
+  check_tools(body, q, served.options);
   if (const auto parallel = body.flag("parallel_tool_calls")) q.tool_choice.parallel &= *parallel;
+  if (has_legacy_calls(json)) q.tool_choice.parallel = false;
   read_effort(body, "reasoning_effort", q);
   read_thinking(body, q);
   refuse_what_cannot_be(body);
@@ -167,7 +178,6 @@ std::optional<ApiError> read_chat(const Json& json, const Served& served, Questi
   if (q.max_tokens == -1) q.max_tokens.reset();
   if (!q.max_tokens && served.options.default_max_tokens >= 0)
     q.max_tokens = served.options.default_max_tokens;
-  check_tools(body, q, served.options);
   return fault;
 }
 
@@ -183,7 +193,7 @@ void add_chat(Router& router, Served& served) {
                options.reasoning_field = served.options.reasoning_field;
                if (json->contains("separate_reasoning") && (*json)["separate_reasoning"] == false)
                  options.reasoning_field = "content";
-               options.legacy_call = json->contains("functions") && !json->contains("tools");
+               options.legacy_call = has_legacy_calls(*json);
                auto form = openai_form(q, served.chat.tokenizer(), served.model.version);
                ask(served, request, reply, std::move(q),
                    std::make_unique<ChatWriter>(std::move(form), std::move(options)));

@@ -34,7 +34,9 @@ std::string normal_path(std::string_view path) {
   for (char c : path)
     if (c != '/' || !out.ends_with('/')) out += c;
   if (out.size() > 1 && out.ends_with('/')) out.pop_back();
-  while (is_below(out, "/v1/v1")) out.erase(0, 3);
+  size_t doubled = 0;  // bytes at the front; erased at once, a path may be long
+  while (is_below(std::string_view(out).substr(doubled), "/v1/v1")) doubled += 3;
+  out.erase(0, doubled);
   for (std::string_view top : kOpenAiPaths)
     if (is_below(out, top)) return "/v1" + out;
   return out.empty() ? "/" : out;

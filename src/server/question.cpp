@@ -1,6 +1,7 @@
 #include "server/question.h"
 
 #include <algorithm>
+#include <set>
 
 #include "server/server.h"
 
@@ -117,6 +118,9 @@ void read_stops(Body& body, Question& q, const ApiOptions& options) {
   q.ignore_eos = body.flag("ignore_eos").value_or(false);
   q.min_tokens = body.integer("min_tokens", 0).value_or(0);
   q.show_control = !body.flag("skip_special_tokens").value_or(true);
+  if (q.show_control && q.conversation)
+    body.unsupported("skip_special_tokens",
+                     "control tokens are no text of a conversation; /v1/completions shows them");
 }
 
 void read_choices(Body& body, Question& q, const ApiOptions& options) {
@@ -222,17 +226,21 @@ void read_thinking(Body& body, Question& q) {
 
 void check_tools(Body& body, Question& q, const ApiOptions& options) {
   Conversation& c = *q.conversation;
-  std::vector<std::string> names;
+  const size_t count = c.tools.size() + c.deferred.size(), most = size_t(options.most_tools);
+  if (count > most)
+    return body.wrong("tools",
+                      "expected at most " + std::to_string(most) + ", found " + std::to_string(count));
+  if (int64_t(json_text(c.tools).size() + json_text(c.deferred).size()) > options.most_tool_bytes)
+    return body.wrong("tools", "expected at most " + std::to_string(options.most_tool_bytes) + " bytes");
+  if (q.tool_choice.names.size() > most)
+    return body.wrong("tool_choice", "expected at most " + std::to_string(most) + " names, found " +
+                                         std::to_string(q.tool_choice.names.size()));
+  std::set<std::string> names;
   for (const Json* list : {&std::as_const(c.tools), &std::as_const(c.deferred)})
-    for (const Json& tool : *list) names.push_back(tool["function"]["name"].get<std::string>());
-  if (names.size() > size_t(options.most_tools))
-    body.wrong("tools", "expected at most " + std::to_string(options.most_tools) + ", found " +
-                            std::to_string(names.size()));
-  if (int64_t(json_text(c.tools).size()) > options.most_tool_bytes)
-    body.wrong("tools", "expected at most " + std::to_string(options.most_tool_bytes) + " bytes");
+    for (const Json& tool : *list) names.insert(tool["function"]["name"].get<std::string>());
   for (const std::string& name : q.tool_choice.names)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      body.wrong("tool_choice", "expected a name of tools, found \"" + name + "\"");
+    if (!names.contains(name))
+      return body.wrong("tool_choice", "expected a name of tools, found \"" + name + "\"");
   if (q.tool_choice.kind == ToolChoice::Kind::Required && names.empty())
     body.wrong("tool_choice", "expected tools to choose from, found none");
   if (c.tools.empty()) c.tools = nullptr;

@@ -106,7 +106,8 @@ void log_skipped(const Question& q, Reply& reply);
 // Sets the structure; a second one is a fault.
 void set_structure(Body& body, const std::string& field, Structure structure, Question& q);
 
-// Limits of tools, and whether the choice names some that are there; tools that are none become null.
+// Limits of tools, and whether the choice names some that are there; tools that are none become null.  Right
+// behind both, since what follows looks tools up.
 void check_tools(Body& body, Question& q, const ApiOptions& options);
 
 // A tool as templates take it; without a description or parameters where there are none.

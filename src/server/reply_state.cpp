@@ -73,33 +73,27 @@ void ReplyState::begin(int status, Headers headers, std::function<void()> heartb
   if (wake_) wake_();
 }
 
-bool ReplyState::write(std::string bytes) {
+bool ReplyState::write(std::vector<std::string> chunks) {
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::Begun) commit();
   if (phase_ != Phase::Streaming) return false;
-  if (bytes.empty() || form_.head_only) return true;
-  if (unsent_ + bytes.size() > kStreamBytes) {
+  if (unsent_ > kStreamBytes) {
     cut_ = true;
     if (wake_) wake_();
     return false;
   }
-  if (form_.chunked) {
-    char size[24];
-    const int digits = std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
-    queue(std::string_view(size, size_t(digits)));
-    bytes += "\r\n";
-  }
-  queue(bytes);
+  for (const std::string& chunk : chunks) queue_chunk(chunk);
   wrote_at_ = steady_seconds();
   if (wake_ && !woken_) wake_();
   woken_ = true;
   return true;
 }
 
-void ReplyState::end() {
+void ReplyState::end(std::vector<std::string> last) {
   std::lock_guard lock(mutex_);
   if (phase_ == Phase::Begun) commit();
   if (phase_ != Phase::Streaming) return;
+  for (const std::string& chunk : last) queue_chunk(chunk);
   if (form_.chunked && !form_.head_only) queue("0\r\n\r\n");
   phase_ = Phase::Complete;
   if (wake_) wake_();
@@ -197,6 +191,15 @@ void ReplyState::queue(std::string_view bytes) {
   queued_ += bytes;
   unsent_ += bytes.size();
   bytes_ += bytes.size();
+}
+
+void ReplyState::queue_chunk(std::string_view bytes) {
+  if (bytes.empty() || form_.head_only) return;  // an empty chunk would be the end
+  char size[24];
+  const int digits = std::snprintf(size, sizeof size, "%zx\r\n", bytes.size());
+  if (form_.chunked) queue(std::string_view(size, size_t(digits)));
+  queue(bytes);
+  if (form_.chunked) queue("\r\n");
 }
 
 void ReplyState::commit() {

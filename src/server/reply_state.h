@@ -24,6 +24,7 @@ struct ReplyForm {  // how the bytes of an answer look on this connection
 class ReplyState : public Reply {
  public:
   using Log = std::function<void(Json)>;
+  using Reply::end, Reply::write;
 
   // `wake` tells the connection that there is something to do, until detach().
   ReplyState(ReplyForm form, const StreamTimes& times, std::function<void()> wake, Log log);
@@ -31,8 +32,8 @@ class ReplyState : public Reply {
 
   bool send(int status, Headers headers, std::string body) override;
   void begin(int status, Headers headers, std::function<void()> heartbeat) override;
-  bool write(std::string bytes) override;
-  void end() override;
+  bool write(std::vector<std::string> chunks) override;
+  void end(std::vector<std::string> last) override;
   void cut() override;
   bool committed() const override;
   bool gone() const override;
@@ -57,6 +58,7 @@ class ReplyState : public Reply {
   enum class Phase { Waiting, Begun, Streaming, Complete, Gone };
 
   void queue(std::string_view bytes);
+  void queue_chunk(std::string_view bytes);
   void commit();
   std::string head(std::optional<size_t> length);
 

@@ -37,6 +37,10 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(0, text.find_last_not_of(kBlank) + 1);
 }
 
+bool needs_no_body(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "DELETE";
+}
+
 HttpFault bad(std::string message) { return {400, std::move(message)}; }
 
 // What may occur once, and what the lines of a head said of it.
@@ -151,6 +155,7 @@ void RequestReader::read_head(std::string_view head) {
   for (const auto& field : message)
     request_.headers.push_back({std::string(field.name_string()), std::string(field.value())});
   http_1_1_ = message.version() == 11;
+  if (needs_no_body(request_.method)) body_bytes_ = std::min(body_bytes_, kIdleBodyBytes);
   keep_alive_ = message.keep_alive();
 
   if (auto coding = request_.header("content-encoding"); !coding.empty() && !same_name(coding, "identity"))

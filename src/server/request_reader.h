@@ -33,6 +33,9 @@ class RequestReader {
   // taken.  What was not taken comes again, with more behind it.  Stops once behind the head.
   size_t feed(std::string_view bytes);
 
+  // What the body of a method that needs none may have: some of those are answered without a key.
+  static constexpr uint64_t kIdleBodyBytes = 64 << 10;
+
   // Behind the head:
   const HttpRequest& head() const { return request_; }  // without a body
   bool keep_alive() const { return keep_alive_; }
@@ -49,7 +52,8 @@ class RequestReader {
   void read_chunk_line(std::string_view line);
   void refuse(int status, std::string message);
 
-  const uint64_t head_bytes_, body_bytes_;
+  const uint64_t head_bytes_;
+  uint64_t body_bytes_;  // behind the head: as its method may have
   At at_ = At::Head;
   HttpFault fault_;
   HttpRequest request_;

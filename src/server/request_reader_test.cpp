@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/clock.h"
+
 namespace invar::server {
 namespace {
 
@@ -61,6 +63,34 @@ TEST(RequestReader, ARefusedBodyStillHasItsPath) {
   EXPECT_EQ(reader.at(), RequestReader::At::Fault);
   EXPECT_EQ(reader.fault().status, 413);
   EXPECT_EQ(reader.head().path, "/v1/messages");
+}
+
+// Some of these paths answer without a key.
+TEST(RequestReader, MethodsWithoutABodyMayHaveASmallOne) {
+  auto read_head = [](const std::string& method, const std::string& field) {
+    RequestReader reader(4096, 32 << 20);
+    reader.feed(method + " /health HTTP/1.1\r\nHost: h\r\n" + field + "\r\n\r\n");
+    return reader;
+  };
+  for (const char* method : {"GET", "HEAD", "OPTIONS", "DELETE"}) {
+    EXPECT_EQ(read_head(method, "Content-Length: 65536").at(), RequestReader::At::Body) << method;
+    EXPECT_EQ(read_head(method, "Content-Length: 65537").fault().status, 413) << method;
+    RequestReader chunked = read_head(method, "Transfer-Encoding: chunked");
+    EXPECT_EQ(chunked.at(), RequestReader::At::Body);
+    chunked.feed("10001\r\n");
+    EXPECT_EQ(chunked.fault().status, 413) << method;
+    EXPECT_EQ(chunked.at(), RequestReader::At::Fault) << method;
+  }
+  EXPECT_EQ(read_head("POST", "Content-Length: 33554432").at(), RequestReader::At::Body);
+}
+
+TEST(RequestReader, LongPathsTakeNoLonger) {
+  std::string path;
+  for (int i = 0; i < 300'000; ++i) path += "/v1";
+  const double start = steady_seconds();
+  EXPECT_EQ(normal_path(path + "/models"), "/v1/models");
+  EXPECT_EQ(normal_path(path), "/v1");
+  EXPECT_LT(steady_seconds() - start, 1);
 }
 
 TEST(RequestReader, LinesBetweenChunksAreBounded) {

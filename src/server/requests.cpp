@@ -8,7 +8,13 @@ uint64_t Requests::enter(const std::string& id, int key, int64_t most, std::weak
   std::lock_guard lock(mutex_);
   if (key >= 0 && most > 0 && of_key_[key] >= most) return 0;
   ++of_key_[key];
-  running_[++last_] = {{id, key}, std::move(request)};
+  running_[++last_] = {{id, key}, std::move(request), true};
+  return last_;
+}
+
+uint64_t Requests::announce(const std::string& id, int key, std::weak_ptr<Tracked> request) {
+  std::lock_guard lock(mutex_);
+  running_[++last_] = {{id, key}, std::move(request), false};
   return last_;
 }
 
@@ -17,7 +23,7 @@ void Requests::leave(uint64_t number, Json state) {
   std::lock_guard lock(mutex_);
   auto node = running_.extract(number);
   if (node.empty()) return;
-  --of_key_[node.mapped().name.key];
+  if (node.mapped().counts) --of_key_[node.mapped().name.key];
   if (state.is_null()) return;
   ended_.emplace_front(std::move(node.mapped().name), std::move(state));
   if (ended_.size() > kRemembered) ended_.pop_back();

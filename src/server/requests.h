@@ -26,6 +26,8 @@ class Requests {
   // `key`: which of the server's it came with, and may have `most` at once if that is not 0; below 0:
   // none.  The number to leave with; 0: the key has as many as it may.
   uint64_t enter(const std::string& id, int key, int64_t most, std::weak_ptr<Tracked> request);
+  // One that does not count as yet: it waits to be read.
+  uint64_t announce(const std::string& id, int key, std::weak_ptr<Tracked> request);
   void leave(uint64_t number, Json state);  // null: nobody will ask how it ended
 
   // The latest of this id, if it came with the key; without a key here: with any.
@@ -43,6 +45,7 @@ class Requests {
   struct Entry {
     Name name;
     std::weak_ptr<Tracked> request;
+    bool counts;  // among those of its key
   };
 
   mutable std::mutex mutex_;  // of what follows

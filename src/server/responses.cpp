@@ -52,8 +52,8 @@ std::vector<std::string> Reader::texts_of(Body& holder, const char* name) {
     return {};
   }
   std::vector<std::string> texts;
-  for (size_t i = 0; i < content->size(); ++i) {
-    Body part = holder.item(name, i);
+  for (size_t i = 0; i < content->size() && holder.fine(); ++i) {
+    Body part = holder.item(*content, name, i);
     const std::string type = part.text("type").value_or("");
     if (type == "refusal") texts.push_back(part.needed_text("refusal"));
     else if (type == "input_text" || type == "output_text" || type == "text" || type == "reasoning_text" ||
@@ -83,7 +83,9 @@ void Reader::read_reasoning(Body& item) {
   if (thought.empty()) thought = text_of(item, "summary");
   if (thought.empty()) return;
   Json& turn = assistant(false, false);
-  turn["reasoning_content"] = turn.value("reasoning_content", "") + thought;
+  Json& thoughts = turn["reasoning_content"];
+  if (thoughts.is_null()) thoughts = std::move(thought);
+  else thoughts.get_ref<std::string&>() += thought;  // in place: there may be many
 }
 
 void Reader::add_call(const std::string& id, const std::string& name, Json arguments) {
@@ -147,7 +149,7 @@ void Reader::read_input() {
   if (input->is_string()) {
     c_.messages.push_back({{"role", "user"}, {"content", *input}});
   } else if (input->is_array()) {
-    for (size_t i = 0; i < input->size(); ++i) read_item(body_.item("input", i));
+    for (size_t i = 0; i < input->size() && body_.fine(); ++i) read_item(body_.item(*input, "input", i));
   } else {
     body_.wrong("input", "expected a string or a list of items, found " + kind_of(*input));
   }
@@ -178,8 +180,8 @@ void Reader::add_tool(Body& tool, const std::string& space, bool custom) {
 
 void Reader::read_tools(Body& holder, const std::string& space) {
   const Json* tools = holder.list("tools");
-  for (size_t i = 0; tools && i < tools->size(); ++i) {
-    Body tool = holder.item("tools", i);
+  for (size_t i = 0; tools && i < tools->size() && holder.fine(); ++i) {
+    Body tool = holder.item(*tools, "tools", i);
     const std::string type = tool.text("type").value_or("");
     if (type == "function" || type == "custom") add_tool(tool, space, type == "custom");
     else if (type == "namespace" && space.empty()) read_tools(tool, tool.text("name").value_or(""));
@@ -207,8 +209,8 @@ void Reader::read_choice() {
     if (named.text("type") == "allowed_tools") {
       kind = named.text("mode").value_or("auto");
       const Json* tools = named.list("tools");
-      for (size_t i = 0; tools && i < tools->size(); ++i) {
-        Body tool = named.item("tools", i);
+      for (size_t i = 0; tools && i < tools->size() && named.fine(); ++i) {
+        Body tool = named.item(*tools, "tools", i);
         read_named(tool);
       }
     } else {
@@ -277,6 +279,7 @@ void Reader::read() {
   c_.tools = Json::array();
   read_tools(body_, {});
   read_choice();
+  check_tools(body_, q_, served_.options);
   q_.tool_choice.parallel &= body_.flag("parallel_tool_calls").value_or(true);
   read_input();
   Body reasoning = body_.inside("reasoning");
@@ -302,7 +305,6 @@ void Reader::read() {
   const auto top = body_.integer("top_logprobs", 0, served_.options.most_logprobs);
   if (includes("message.output_text.logprobs") || top.value_or(0) > 0) q_.logprobs = int(top.value_or(0));
   form_.logprobs = q_.logprobs;
-  check_tools(body_, q_, served_.options);
   echo();
 }
 

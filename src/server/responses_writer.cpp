@@ -26,6 +26,11 @@ std::string input_of(const Block& call) {
   return input.is_string() ? input.get<std::string>() : json_text(input);
 }
 
+std::span<const Said> tokens_of(const Choice& choice, const Block& block) {
+  if (block.last_token <= block.first_token) return {};  // it is open
+  return std::span(choice.tokens).first(block.last_token).subspan(block.first_token);
+}
+
 class ResponsesWriter : public Writer {
  public:
   ResponsesWriter(ResponsesForm form, const Tokenizer& tokenizer)
@@ -110,7 +115,7 @@ Json ResponsesWriter::part(const Choice& choice, const Block& block) const {
   return {{"type", "output_text"},
           {"text", block.text},
           {"annotations", Json::array()},
-          {"logprobs", form_.logprobs >= 0 ? logprobs(choice.tokens) : Json::array()}};
+          {"logprobs", form_.logprobs >= 0 ? logprobs(tokens_of(choice, block)) : Json::array()}};
 }
 
 Json ResponsesWriter::item(const Choice& choice, const Block& block, const char* status) const {
@@ -202,7 +207,7 @@ void ResponsesWriter::add(const Answer& answer, size_t, const Block& block, std:
   }
   const auto& tokens = answer.choices[0].tokens;
   Json list = Json::array();
-  if (form_.logprobs >= 0) list = logprobs(std::span(tokens).subspan(said_));
+  if (form_.logprobs >= 0) list = logprobs(std::span(tokens).subspan(std::max(said_, block.first_token)));
   said_ = tokens.size();
   send_of("response.output_text.delta", block, {{"delta", text}, {"logprobs", std::move(list)}}, write);
 }

@@ -3,6 +3,7 @@
 #include <exception>
 
 #include "server/server.h"
+#include "server/waiting.h"
 
 namespace invar::server {
 namespace {
@@ -28,7 +29,7 @@ void Router::add(const std::string& method, const std::string& path, On on, Rout
   routes_.push_back({method, path, on, std::make_shared<const RouteHandler>(std::move(handler))});
 }
 
-void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, WorkThread& text) const {
+void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, Served& served) const {
   std::string allowed;
   const std::string method = request.method == "HEAD" ? "GET" : request.method;
   for (const Route& route : routes_) {
@@ -38,9 +39,13 @@ void Router::handle(HttpRequest request, std::shared_ptr<Reply> reply, WorkThrea
       continue;
     }
     if (route.on == On::Io) return call(*route.handler, request, reply);
-    auto shared = std::make_shared<const HttpRequest>(std::move(request));
-    text.post([handler = route.handler, shared, reply = std::move(reply)] {
-      if (!reply->gone()) call(*handler, *shared, reply);
+    auto waiting = Waiting::enter(request, reply, served);
+    if (!waiting) {
+      served.metrics.rejected.add();
+      return void(refuse(*reply, request, queue_full()));
+    }
+    served.text.post([handler = route.handler, waiting = std::move(waiting)] {
+      if (const auto taken = waiting->take()) call(*handler, taken->request, taken->reply);
     });
     return;
   }

@@ -42,9 +42,10 @@ struct ApiOptions {
   int64_t default_max_tokens = -1;  // of chat and responses; below 0: what fits
   int most_choices = 16, most_logprobs = 20, most_stops = 16, most_prompts = 256, most_tools = 512;
   int64_t most_tool_bytes = 4 << 20;
-  int64_t most_per_key = 0;    // requests on their way with one key; 0: no bound
-  bool llama_metrics = false;  // /metrics has llama-server's names, too
-  SamplingParams sampling;     // what a request that says nothing gets
+  int64_t most_waiting_bytes = 256 << 20;  // of requests before the text thread
+  int64_t most_per_key = 0;                // requests on their way with one key; 0: no bound
+  bool llama_metrics = false;              // /metrics has llama-server's names, too
+  SamplingParams sampling;                 // what a request that says nothing gets
 
   // The name to echo; none if the server knows no such model.  Empty: the first of ours.
   std::optional<std::string> model_name(const std::string& asked) const;
@@ -72,6 +73,8 @@ struct Served {
   std::function<HttpCounts()> http = [] { return HttpCounts{}; };
   const Dialect* dialect = nullptr;
   std::shared_ptr<Requests> requests = std::make_shared<Requests>();
+  // Of requests before the text thread.
+  std::shared_ptr<std::atomic<int64_t>> waiting_bytes = std::make_shared<std::atomic<int64_t>>(0);
   std::function<std::vector<Place>()> places = [] { return std::vector<Place>(); };
   std::function<void()> end = [] {};                     // as SIGTERM does
   std::function<void(bool)> log_requests = [](bool) {};  // from now on, or no more
@@ -85,8 +88,8 @@ class Router {
   // `path` ending in "/*" takes what is below it.  HEAD is answered where GET is.
   void add(const std::string& method, const std::string& path, On on, RouteHandler handler);
 
-  // Unknown paths and methods are refused here.
-  void handle(HttpRequest request, std::shared_ptr<Reply> reply, WorkThread& text) const;
+  // Unknown paths and methods are refused here, and what finds the text thread too busy.
+  void handle(HttpRequest request, std::shared_ptr<Reply> reply, Served& served) const;
 
  private:
   struct Route {

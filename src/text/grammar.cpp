@@ -69,15 +69,15 @@ bool Matcher::may_end() {
   return known && may_end_;
 }
 
-std::unique_ptr<Matcher> Matcher::copy() const {
+std::unique_ptr<Matcher> Matcher::copied(bool alone) const {
   tk_matcher* kit = nullptr;
   char* message = nullptr;
-  const tk_code code = tk_matcher_copy(kit_.get(), &kit, &message);
+  const tk_code code = tk_matcher_copy(kit_.get(), alone, &kit, &message);
   CHECK(code == TK_OK);  // there is nothing in it that can fail
   return std::unique_ptr<Matcher>(new Matcher(kit));
 }
 
-std::unique_ptr<Matcher> Grammar::start() const { return first_->copy(); }
+std::unique_ptr<Matcher> Grammar::start() const { return first_->copied(true); }
 
 Result<Grammar> Grammar::behind(std::span<const Token> tokens) const {
   std::shared_ptr<Matcher> matcher = start();

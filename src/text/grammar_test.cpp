@@ -264,6 +264,26 @@ TEST(Grammar, WhatIsJustBelowTheLimitsIsCompiledSoonAndHoldsToTheEnd) {
   }
 }
 
+// The states of its lexer are its own: they are counted, and one answer may use them up.
+TEST(Grammar, AnAnswerThatTakesTooMuchWorkFailsAlone) {
+  const GrammarSpec spec =
+      schema(R"({"type":"object","properties":{"a":{"type":"string","maxLength":60000}},"required":["a"]})");
+  const Grammar grammar = compiler().compile(spec).take();
+  const auto before = grammar.start(), longest = grammar.start();
+  for (const char c : std::string("{\"a\":\"")) ASSERT_TRUE(*longest->accept(Token(c)));
+  int taken = 0;
+  std::vector<uint64_t> bits(5);
+  while (taken < 60000 && longest->mask(bits) && longest->accept('x')) taken++;
+  ASSERT_LT(taken, 60000);
+  for (const Grammar& again : {grammar, compiler().compile(spec).take()}) {
+    const auto next = again.start();
+    EXPECT_FALSE(allowed(*next).empty());
+    const Result<bool> fits = next->accept('{');
+    EXPECT_TRUE(fits && *fits);
+  }
+  EXPECT_FALSE(allowed(*before).empty());
+}
+
 TEST(Grammar, WhatIsNotEnforcedIsTold) {
   const Result<Grammar> grammar = compiler().compile(
       schema(R"({"type":"object","properties":{"a":{"type":"string","not":{}}},"if":{}})", false));

@@ -190,6 +190,7 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict,
   TRY(check_schema(schema, ""));
   Grammar out;
   schema = enforceable(std::move(schema), out.ignored_);
+  TRY(check_numbers(schema, "schema"));
   if (strict && !out.ignored_.empty()) {
     return bad(out.ignored_[0], "the keyword cannot be enforced, and the schema is strict");
   }
@@ -244,7 +245,10 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
 Result<Grammar> GrammarCompiler::compile_text(int kind, const std::string& text, const GrammarSpec& spec,
                                               const char* where) const {
   TRY(check_size(text, where));
-  for (const GrammarSpec::Part& part : spec.parts) TRY(check_schema(part.schema, part.where));
+  for (const GrammarSpec::Part& part : spec.parts) {
+    TRY(check_schema(part.schema, part.where));
+    TRY(check_numbers(part.schema, part.where.empty() ? "schema" : part.where));
+  }
   Grammar out;
   Result<std::unique_ptr<Matcher>> made = matcher(kind, text, true, where, nullptr);
   for (size_t i = 0; !made && i < spec.parts.size(); i++) {  // is it one of these?

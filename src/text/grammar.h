@@ -32,6 +32,7 @@ struct GrammarSpec {
   struct Part {
     std::string where;
     Json schema;
+    bool strict = false;
   };
   std::vector<Part> parts;
   std::vector<std::string> ignored;  // places that are known not to be enforced

@@ -101,7 +101,8 @@ void tk_grammar_env_free(tk_grammar_env* e);
    ignored and told in `ignored` (may be null), one line for each. */
 tk_code tk_matcher_new(const tk_grammar_env* e, int32_t kind, const char* text, size_t len, bool strict,
                        tk_buf* ignored, tk_matcher** out, char** err);
-tk_code tk_matcher_copy(const tk_matcher* m, tk_matcher** out, char** err);
+/* `alone`: shares nothing.  Else too much work in one, which is final, may be the end of the other, too. */
+tk_code tk_matcher_copy(const tk_matcher* m, bool alone, tk_matcher** out, char** err);
 void tk_matcher_free(tk_matcher* m);
 /* Clears the bits of tokens that may not come next, and all beyond the vocabulary.  `may_end`: an end token
    may.  TK_LIMIT, too much work, is final. */

@@ -82,6 +82,8 @@ class AnswerConstraint : public Constraint {
       const auto also = [&](Token t) {
         if (has_bit(before, t)) set_bit(allowed, t);
       };
+      // Newlines may lead to a thought or follow one.  Before an answer that has none they would be its text.
+      if (at_.may_think && at_.newlines > 0) std::fill(allowed.begin(), allowed.end(), 0);
       if (at_.may_think) also(*s_->think_open);
       for (Token t : s_->newlines)
         if (at_.newlines + int(s_->tokenizer.piece(t).size()) <= kMaxNewlines) also(t);

@@ -107,6 +107,14 @@ TEST(Constraint, AThoughtThatTheAnswerMayOpen) {
   const auto without = c->copy();
   EXPECT_TRUE(without->accept('a'));
   EXPECT_EQ(allowed(*without), (std::vector<Token>{'b'}));
+  const auto lines = c->copy();  // they are of the thought, never of the answer
+  EXPECT_TRUE(lines->accept('\n'));
+  EXPECT_EQ(allowed(*lines), (std::vector<Token>{'\n', kThink}));
+  EXPECT_TRUE(lines->accept('\n'));
+  EXPECT_EQ(allowed(*lines), (std::vector<Token>{kThink}));
+  EXPECT_TRUE(lines->accept(kThink));
+  EXPECT_TRUE(lines->accept(kThinkEnd));
+  EXPECT_EQ(allowed(*lines), (std::vector<Token>{'\n', 'a', 'b', kTwoLines}));
   EXPECT_TRUE(c->accept(kThink));
   EXPECT_TRUE(has(allowed(*c), 'z'));
   EXPECT_TRUE(c->accept(kThinkEnd));

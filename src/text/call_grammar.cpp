@@ -5,6 +5,7 @@
 
 #include "text/gbnf.h"
 #include "text/lark.h"
+#include "text/parameters.h"
 #include "text/schema.h"
 #include "text/tool_table.h"
 
@@ -110,7 +111,7 @@ class Builder {
           return Error{Code::BadRequest, ignored[0],
                        "the keyword cannot be enforced, and the schema is strict"};
         ignored_.insert(ignored_.end(), ignored.begin(), ignored.end());
-        parts_.push_back({"", schema});
+        parts_.push_back({"", schema, spec.strict});
         return lark_json(std::move(schema));
       }
       case Kind::JsonObject:
@@ -146,14 +147,14 @@ class Builder {
       if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
       const std::string where = "/tools/" + std::to_string(i) + "/function/parameters";
       const std::string rule = "f" + std::to_string(i);
+      const bool strict = std::find(rules_.strict.begin(), rules_.strict.end(), name) != rules_.strict.end();
       std::vector<std::string> ignored;
       Json asked = function.value("parameters", Json::object());
       TRY(check_schema(asked, where));
       const Json parameters = enforceable(std::move(asked), ignored);
-      if (f_.calls == AnswerFormat::Calls::Json) add_json(rule, name, parameters, where);
-      else TRY(add_tags(rule, name, parameters, where, ignored));
-      const auto& strict = rules_.strict;
-      if (!ignored.empty() && std::find(strict.begin(), strict.end(), name) != strict.end())
+      if (f_.calls == AnswerFormat::Calls::Json) add_json(rule, name, parameters, where, strict);
+      else TRY(add_tags(rule, name, parameters, where, strict, ignored));
+      if (strict && !ignored.empty())
         return Error{Code::BadRequest, where + ignored[0],
                      "the keyword cannot be enforced, and the tool is strict"};
       for (const std::string& place : ignored) ignored_.push_back(where + place);
@@ -173,10 +174,11 @@ class Builder {
     return Ok{};
   }
 
-  void add_json(const std::string& rule, const std::string& name, Json parameters, const std::string& where) {
+  void add_json(const std::string& rule, const std::string& name, Json parameters, const std::string& where,
+                bool strict) {
     if (!parameters.is_object()) parameters = Json::object();
     if (!parameters.contains("type")) parameters["type"] = "object";
-    parts_.push_back({where, parameters});
+    parts_.push_back({where, parameters, strict});
     add(rule + "_args", lark_json(std::move(parameters)));
     const std::string key = std::string(f_.arguments_key);
     add(rule, sequence()
@@ -187,31 +189,41 @@ class Builder {
   }
 
   Status add_tags(const std::string& rule, const std::string& name, const Json& parameters,
-                  const std::string& where, std::vector<std::string>& ignored) {
+                  const std::string& where, bool strict, std::vector<std::string>& ignored) {
     const std::string newline = t_.newlines ? "\n" : "";
     Sequence call = sequence();
     call.marker(t_.name_begin).text(name).marker(t_.name_end).text(newline);
-    Json properties =
-        parameters.is_object() ? parameters.value("properties", Json::object()) : Json::object();
-    if (!properties.is_object()) properties = Json::object();
-    const Json required =
-        parameters.is_object() ? parameters.value("required", Json::array()) : Json::array();
+    const ParameterList list = parameter_list(parameters);
+    ignored.insert(ignored.end(), list.ignored.begin(), list.ignored.end());
     int n = 0;
-    for (const auto& [key, schema] : properties.items()) {
-      const std::string inner = rule + "_" + std::to_string(n++);
-      const bool must = std::find(required.begin(), required.end(), Json(key)) != required.end();
+    for (const auto& [key, schema] : list.properties) {
+      const std::string inner = rule + "_" + std::to_string(n++), place = "/properties" + pointer_part(key);
       Sequence one = sequence();
       one.marker(t_.key_begin).text(key).marker(t_.key_end).text(newline).marker(t_.value_begin);
       const unsigned types = table_.types(name, key);
-      if (types == 0 || (types & kString) != 0)
-        add_text_value(one, "V" + inner.substr(1), types, key, schema, ignored);
-      else add_json_value(one, inner + "_v", key, schema, parameters, where);
+      if (types == 0 || (types & kString) != 0) {
+        const ValueText value = value_text(parameters, *schema, steps_);
+        for (const std::string& lost : value.ignored) ignored.push_back(place + lost);
+        add_text_value(one, "V" + inner.substr(1), value);
+      } else {
+        const Json& part = add_part(*schema, parameters, where + place, strict);
+        add(inner + "_v", lark_json(part));
+        one.rule(inner + "_v").text(newline).marker(t_.value_end);
+      }
       add(inner, one.text(newline).str());
-      call.rule(inner + (must ? "" : "?"));
+      call.rule(inner + (list.required.contains(key) ? "" : "?"));
       if (out_.size() > kMaxBytes)
         return Error{
             Code::BadRequest, where,
             "expected schemas that are a grammar of at most " + std::to_string(kMaxBytes) + " bytes"};
+    }
+    if (list.open) {
+      if (!std::exchange(has_key_, true)) add("KEY", "/[^<>\\s]([^<>\\n]{0,200}[^<>\\s])?/");
+      Sequence one = sequence();
+      one.marker(t_.key_begin).rule("KEY").marker(t_.key_end).text(newline).marker(t_.value_begin);
+      add_text_value(one, "", {});
+      add(rule + "_any", one.text(newline).str());
+      call.rule(rule + "_any*");
     }
     add(rule, call.marker(t_.call_close).str());
     return Ok{};
@@ -219,15 +231,13 @@ class Builder {
 
   // The value as it is, and the tag behind it.  Up to the tag it is one terminal, so that nothing of the end
   // is taken for the value.
-  void add_text_value(Sequence& out, const std::string& terminal, unsigned types, const std::string& key,
-                      const Json& schema, std::vector<std::string>& ignored) {
+  void add_text_value(Sequence& out, const std::string& terminal, const ValueText& value) {
     const std::string newline = t_.newlines ? "\n" : "";
-    if (const std::string names = choices(schema); !names.empty()) {
-      out.rule("(" + names + ")").text(newline).marker(t_.value_end);
+    if (!value.choices.empty()) {
+      out.rule("(" + value.choices + ")").text(newline).marker(t_.value_end);
       return;
     }
-    std::string text = types == kString || types == (kString | kNull) ? text_of(schema, key, ignored) : "";
-    if (!text.empty() && (types & kNull) != 0) text = "(" + text + ") | \"null\"";
+    const std::string& text = value.terminal;
     const bool marker = Sequence::special(tokenizer_, t_.value_end).has_value();
     const std::string name = text.empty() ? "FREE_VALUE" : terminal, end = regex_literal(t_.value_end),
                       last = regex_literal(newline) + (marker ? "" : end);
@@ -238,38 +248,13 @@ class Builder {
     if (marker) out.marker(t_.value_end);
   }
 
-  // What its schema says of a string, less what cannot be enforced.
-  static std::string text_of(Json schema, const std::string& key, std::vector<std::string>& ignored) {
-    for (;;) {
-      Result<std::string> text = lark_string(schema);
-      if (text) return text.take();
-      ignored.push_back("/properties/" + key + text.error().where);
-      schema.erase(text.error().where.substr(1));
-    }
-  }
-
-  void add_json_value(Sequence& out, const std::string& rule, const std::string& key, const Json& schema,
-                      const Json& parameters, const std::string& where) {
+  // A schema by itself, with the definitions of the whole.
+  const Json& add_part(const Json& schema, const Json& parameters, const std::string& where, bool strict) {
     Json alone = schema;
     for (const char* defs : {"$defs", "definitions"})
       if (parameters.contains(defs) && !alone.contains(defs)) alone[defs] = parameters[defs];
-    parts_.push_back({where + "/properties/" + key, alone});
-    add(rule, lark_json(std::move(alone)));
-    out.rule(rule).text(t_.newlines ? "\n" : "").marker(t_.value_end);
-  }
-
-  // A finite list of texts.
-  static std::string choices(const Json& schema) {
-    if (!schema.is_object()) return {};
-    Json values = Json::array();
-    if (schema.contains("const")) values = Json::array({schema["const"]});
-    else if (schema.contains("enum") && schema["enum"].is_array()) values = schema["enum"];
-    std::string out;
-    for (const Json& value : values) {
-      const std::string text = value.is_string() ? value.get<std::string>() : json_text(value);
-      add_alternative(out, json_text(text));
-    }
-    return out;
+    parts_.push_back({where, std::move(alone), strict});
+    return parts_.back().schema;
   }
 
   const CallRules& rules_;
@@ -280,7 +265,8 @@ class Builder {
   std::string out_;
   std::vector<GrammarSpec::Part> parts_;
   std::vector<std::string> ignored_;
-  bool has_free_ = false;
+  bool has_free_ = false, has_key_ = false;
+  int steps_ = 0;
 };
 
 }  // namespace

@@ -69,15 +69,15 @@ bool Matcher::may_end() {
   return known && may_end_;
 }
 
-std::unique_ptr<Matcher> Matcher::copy() const {
+std::unique_ptr<Matcher> Matcher::copied(bool alone) const {
   tk_matcher* kit = nullptr;
   char* message = nullptr;
-  const tk_code code = tk_matcher_copy(kit_.get(), &kit, &message);
+  const tk_code code = tk_matcher_copy(kit_.get(), alone, &kit, &message);
   CHECK(code == TK_OK);  // there is nothing in it that can fail
   return std::unique_ptr<Matcher>(new Matcher(kit));
 }
 
-std::unique_ptr<Matcher> Grammar::start() const { return first_->copy(); }
+std::unique_ptr<Matcher> Grammar::start() const { return first_->copied(true); }
 
 Result<Grammar> Grammar::behind(std::span<const Token> tokens) const {
   std::shared_ptr<Matcher> matcher = start();
@@ -190,6 +190,7 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict,
   TRY(check_schema(schema, ""));
   Grammar out;
   schema = enforceable(std::move(schema), out.ignored_);
+  TRY(check_numbers(schema, "schema"));
   if (strict && !out.ignored_.empty()) {
     return bad(out.ignored_[0], "the keyword cannot be enforced, and the schema is strict");
   }
@@ -209,8 +210,12 @@ Result<Grammar> GrammarCompiler::compile_schema(Json schema, bool strict,
 }
 
 Result<Grammar> GrammarCompiler::compile(const GrammarSpec& spec) const {
-  const std::string key = std::to_string(int(spec.kind)) + (spec.strict ? "!" : "?") +
-                          json_text({spec.schema, spec.text, spec.choice, spec.whitespace, spec.ignored});
+  Json strict = Json::array({spec.strict});
+  for (const GrammarSpec::Part& part : spec.parts)
+    if (part.strict) strict.push_back(part.where);
+  const std::string key =
+      std::to_string(int(spec.kind)) +
+      json_text({strict, spec.schema, spec.text, spec.choice, spec.whitespace, spec.ignored});
   if (std::optional<Grammar> kept = kept_->find(key)) return std::move(*kept);
   Grammar made = TRY(compile_new(spec));
   kept_->add(key, made);
@@ -244,17 +249,23 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
 Result<Grammar> GrammarCompiler::compile_text(int kind, const std::string& text, const GrammarSpec& spec,
                                               const char* where) const {
   TRY(check_size(text, where));
-  for (const GrammarSpec::Part& part : spec.parts) TRY(check_schema(part.schema, part.where));
+  for (const GrammarSpec::Part& part : spec.parts) {
+    TRY(check_schema(part.schema, part.where));
+    TRY(check_numbers(part.schema, part.where.empty() ? "schema" : part.where));
+  }
   Grammar out;
-  Result<std::unique_ptr<Matcher>> made = matcher(kind, text, true, where, nullptr);
-  for (size_t i = 0; !made && i < spec.parts.size(); i++) {  // is it one of these?
-    const Result<Grammar> part = compile_schema(spec.parts[i].schema, false);
+  std::string warnings;
+  Result<std::unique_ptr<Matcher>> made = matcher(kind, text, true, where, &warnings);
+  for (const GrammarSpec::Part& one : spec.parts) {  // is it one of these?
+    if (made && (warnings.empty() || !one.strict)) continue;
+    const Result<Grammar> part = compile_schema(one.schema, one.strict);
     if (part) continue;
-    const std::string inner = part.error().where == "schema" ? "" : part.error().where;
-    return bad(spec.parts[i].where + inner, part.error().message);
+    const std::string place = one.where + (part.error().where == "schema" ? "" : part.error().where);
+    return bad(place.empty() ? "schema" : place, part.error().message);
   }
   out.first_ = TRY(std::move(made));
   out.ignored_ = spec.ignored;
+  if (!warnings.empty()) out.ignored_.push_back(warnings);
   return out;
 }
 

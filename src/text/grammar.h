@@ -32,6 +32,7 @@ struct GrammarSpec {
   struct Part {
     std::string where;
     Json schema;
+    bool strict = false;
   };
   std::vector<Part> parts;
   std::vector<std::string> ignored;  // places that are known not to be enforced
@@ -47,7 +48,8 @@ class Matcher {
   Result<bool> accept(Token token);
   bool complete() const;  // nothing can follow
   bool may_end();         // an end token may come next
-  std::unique_ptr<Matcher> copy() const;
+  // It shares memory with this one: what is too much work for one may be the end of both.
+  std::unique_ptr<Matcher> copy() const { return copied(false); }
 
  private:
   friend class Grammar;
@@ -56,13 +58,14 @@ class Matcher {
     void operator()(tk_matcher* m) const;
   };
   explicit Matcher(tk_matcher* kit) : kit_(kit) {}
+  std::unique_ptr<Matcher> copied(bool alone) const;
   std::unique_ptr<tk_matcher, Free> kit_;
   bool may_end_ = false;
 };
 
 class Grammar {  // immutable: any number of threads may use it
  public:
-  std::unique_ptr<Matcher> start() const;
+  std::unique_ptr<Matcher> start() const;  // shares nothing with others
   // For answers that begin with these tokens, what may follow them.  BadRequest: none begins so.
   Result<Grammar> behind(std::span<const Token> tokens) const;
   const std::vector<std::string>& ignored() const { return ignored_; }  // "/properties/a/not", ...

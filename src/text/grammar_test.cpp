@@ -264,6 +264,70 @@ TEST(Grammar, WhatIsJustBelowTheLimitsIsCompiledSoonAndHoldsToTheEnd) {
   }
 }
 
+// The states of its lexer are its own: they are counted, and one answer may use them up.
+TEST(Grammar, AnAnswerThatTakesTooMuchWorkFailsAlone) {
+  const GrammarSpec spec =
+      schema(R"({"type":"object","properties":{"a":{"type":"string","maxLength":60000}},"required":["a"]})");
+  const Grammar grammar = compiler().compile(spec).take();
+  const auto before = grammar.start(), longest = grammar.start();
+  for (const char c : std::string("{\"a\":\"")) ASSERT_TRUE(*longest->accept(Token(c)));
+  int taken = 0;
+  std::vector<uint64_t> bits(5);
+  while (taken < 60000 && longest->mask(bits) && longest->accept('x')) taken++;
+  ASSERT_LT(taken, 60000);
+  for (const Grammar& again : {grammar, compiler().compile(spec).take()}) {
+    const auto next = again.start();
+    EXPECT_FALSE(allowed(*next).empty());
+    const Result<bool> fits = next->accept('{');
+    EXPECT_TRUE(fits && *fits);
+  }
+  EXPECT_FALSE(allowed(*before).empty());
+}
+
+bool takes(const GrammarSpec& spec, const std::string& text) {
+  const auto matcher = compiler().compile(spec).take().start();
+  for (const char c : text)
+    if (const Result<bool> fits = matcher->accept(uint8_t(c)); !fits || !*fits) return false;
+  return matcher->may_end();
+}
+
+// The compiler has doubles.
+TEST(Grammar, NumbersThatDoublesDoNotTellApart) {
+  const auto told = [](const GrammarSpec& spec) { return compiler().compile(spec).take().ignored(); };
+  for (const char* id : {"1234567890123456789", "-9007199254740993", "18446744073709551617"}) {
+    const std::string text(id);
+    for (const auto& [key, value] : {std::pair{"enum", "[1," + text + "]"}, {"const", text}}) {
+      const std::string whole = "{\"" + std::string(key) + "\":" + value + "}";
+      EXPECT_EQ(place(schema(whole)), "/" + std::string(key)) << whole;
+      EXPECT_EQ(told(schema(whole, false)), std::vector<std::string>{"/" + std::string(key)}) << whole;
+      EXPECT_TRUE(takes(schema(whole, false), text)) << whole;
+      EXPECT_FALSE(takes(schema(whole, false), "\"a\"")) << whole;
+    }
+  }
+  for (const char* bound : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"})
+    for (const char* value : {"9007199254740992", "-9223372036854775808", "9223372036854775807", "-1e19",
+                              "123456789012345678901234567890"}) {
+      const std::string whole =
+          R"({"type":"integer",")" + std::string(bound) + "\":" + std::string(value) + "}";
+      EXPECT_EQ(place(schema(whole)), "/" + std::string(bound)) << whole;
+      EXPECT_TRUE(takes(schema(whole, false), "9007199254740993")) << whole;
+      EXPECT_FALSE(takes(schema(whole, false), "true")) << whole;
+    }
+  // Where 64 bits end, and within what an object has to be.
+  EXPECT_EQ(place(schema(R"({"enum":["a",{"id":[1234567890123456789]}]})")), "/enum");
+  EXPECT_EQ(place(schema(R"({"const":-9223372036854775808})")), "/const");
+  EXPECT_EQ(place(schema(R"({"type":"integer","minimum":-1e19,"maximum":-1e19})")), "/minimum");
+  EXPECT_EQ(place(schema(R"({"items":[{"const":-9223372036854775808}]})")), "/items/0/const");
+  EXPECT_EQ(place(schema(R"({"properties":{"const":-9223372036854775808},"$ref":"#/properties"})", false)),
+            "schema");
+  EXPECT_TRUE(told(schema(R"({"type":"integer","default":-1e19,"examples":[1e19]})")).empty());
+  const GrammarSpec safe =
+      schema(R"({"type":"integer","minimum":9007199254740990,"maximum":9007199254740991})");
+  EXPECT_TRUE(takes(safe, "9007199254740991"));
+  EXPECT_FALSE(takes(safe, "9007199254740992"));
+  EXPECT_TRUE(takes(schema(R"({"enum":["1234567890123456789",0.5]})"), "0.5"));
+}
+
 TEST(Grammar, WhatIsNotEnforcedIsTold) {
   const Result<Grammar> grammar = compiler().compile(
       schema(R"({"type":"object","properties":{"a":{"type":"string","not":{}}},"if":{}})", false));

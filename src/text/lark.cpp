@@ -247,7 +247,9 @@ Status check_lark(std::string_view text, const std::string& where) {
       const size_t begin = std::min(text.find('{', i), text.size());
       i = behind_object(text, begin);
       const auto schema = parse_ordered_json(text.substr(begin, i - begin), where);
-      if (schema) TRY(check_schema(*schema, "", where.c_str()));  // else the compiler says what is wrong
+      if (!schema) continue;  // the compiler says what is wrong
+      TRY(check_schema(*schema, "", where.c_str()));
+      TRY(check_numbers(*schema, where));
     }
   }
   return Ok{};

@@ -21,6 +21,7 @@ TEST(CheckLark, WhatWouldTakeLongIsRefused) {
   const std::string wide = R"({"type":"object","properties":{"a}":{"multipleOf":1000003}}})";
   EXPECT_EQ(place("start: \"%json\" x\nx: %json " + wide), "/properties/a}");
   EXPECT_EQ(place("start: %json {\"type\":\"integer\"} | %json {"), "fine");
+  EXPECT_EQ(place("start: %json {\"enum\":[-9223372036854775808]}"), "grammar");
   EXPECT_EQ(place("start: %json"), "fine");
   EXPECT_EQ(place("start: \"\\"), "fine");
 }

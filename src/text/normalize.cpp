@@ -124,8 +124,9 @@ Result<std::string> role_of(const Json& message, size_t i) {
 bool has_role(const Json& message, std::string_view role) { return message["role"] == role; }
 
 void append(Json& message, const std::string& text) {
-  const std::string before = message["content"].get<std::string>();
-  message["content"] = before + (before.empty() || text.empty() ? "" : "\n\n") + text;
+  std::string& content = message["content"].get_ref<std::string&>();
+  if (!content.empty() && !text.empty()) content += "\n\n";
+  content += text;
 }
 
 Json late_message(const std::string& text) {

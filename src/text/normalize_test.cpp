@@ -1,5 +1,6 @@
 #include "text/normalize.h"
 
+#include <chrono>
 #include <gtest/gtest.h>
 
 namespace invar {
@@ -27,6 +28,18 @@ TEST(Normalize, SystemMessages) {
   EXPECT_EQ(normal(R"([{"role":"user","content":"x"},{"role":"system","content":"A"}])"), "system:A|user:x|");
   EXPECT_EQ(normal(R"([{"role":"system","content":""},{"role":"user","content":"x"}])"), "user:x|");
   EXPECT_EQ(normal(R"([{"role":"system","content":"A"}])"), "system:A|user:|");
+}
+
+TEST(Normalize, ManyMessagesTakeTimeByTheirNumber) {
+  for (const char* role : {"system", "user"}) {
+    Json many = Json::array();
+    for (int i = 0; i < 100000; i++) many.push_back({{"role", role}, {"content", "sixteen letters."}});
+    const auto began = std::chrono::steady_clock::now();
+    const Result<Json> made = normalize_messages(many, {.merge_users = true});
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(2)) << role;
+    ASSERT_TRUE(made);
+    EXPECT_EQ((*made)[0]["content"].get<std::string>().size(), 100000 * 16 + 99999 * 2);
+  }
 }
 
 constexpr const char* kLate = R"([{"role":"system","content":"A"},{"role":"user","content":"x"},

@@ -1,6 +1,7 @@
 #include "text/schema.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -21,6 +22,7 @@ constexpr int64_t kMaxAtOnce = 1000;      // what may come next: the parser foll
 constexpr int64_t kMaxTests = 16;         // that one value has to pass: a pattern or a format is one
 constexpr int64_t kTestsPerDigit = 3;  // of what it is a multiple of; as many as what remains of a division
 constexpr int kMaxSteps = 1000;        // through $ref and what is nested
+constexpr size_t kMaxAtOne = 64;       // schemas that hold of one value
 
 Error bad(std::string where, std::string message) {
   return Error{Code::BadRequest, std::move(where), std::move(message)};
@@ -78,6 +80,45 @@ constexpr std::string_view kEnforced[] = {"anyOf",
                                           "multipleOf",
                                           "nullable"};
 
+// Notes with values, which are dropped: their numbers may be any.
+constexpr std::string_view kExamples[] = {"default", "examples"};
+constexpr std::string_view kOfNumbers[] = {
+    "enum",      "const",     "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+    "minLength", "maxLength", "minItems", "maxItems", "minProperties",    "maxProperties"};
+
+// The compiler has doubles, which do not tell larger integers apart.
+constexpr double kMostExact = 9007199254740991;  // 2^53 - 1
+
+bool is_inexact(const Json& value) {
+  if (value.is_structured()) return std::any_of(value.begin(), value.end(), is_inexact);
+  return is_big_integer(value) || (value.is_number() && std::abs(value.get<double>()) > kMostExact);
+}
+
+// The types of values, as `type` has them.
+Json types_of(const Json& values) {
+  Json types = Json::array();
+  for (const Json& value : values) {
+    const bool whole = value.is_number_integer() || is_big_integer(value);
+    const Json type = whole ? "integer" : value.type_name();
+    if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+  }
+  return types;
+}
+
+// Drops what says something about numbers that are inexact, but for their type.
+void drop_inexact(Json& schema, const std::string& at, std::vector<std::string>& ignored) {
+  for (const std::string_view key : kOfNumbers) {
+    const auto it = schema.find(std::string(key));
+    if (it == schema.end() || !is_inexact(*it)) continue;
+    ignored.push_back(at + pointer_part(key));
+    const Json value = std::move(*it);
+    schema.erase(it);
+    if (schema.contains("type")) continue;
+    if (key == "enum") schema["type"] = types_of(value);
+    if (key == "const") schema["type"] = types_of(Json::array({value}));
+  }
+}
+
 bool one_of(std::span<const std::string_view> list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
 }
@@ -87,8 +128,9 @@ void clean(Json& schema, const std::string& at, std::vector<std::string>& ignore
   for (auto it = schema.begin(); it != schema.end();) {
     const bool known = one_of(kNotes, it.key()) || one_of(kEnforced, it.key());
     if (!known) ignored.push_back(at + pointer_part(it.key()));
-    it = known ? std::next(it) : schema.erase(it);
+    it = known && !one_of(kExamples, it.key()) ? std::next(it) : schema.erase(it);
   }
+  drop_inexact(schema, at, ignored);
   each_subschema(schema, at, [&](const Json& inner, const std::string& there) {
     clean(const_cast<Json&>(inner), there, ignored);  // a part of `schema`, which is ours
   });
@@ -136,11 +178,6 @@ class Costs {
     int64_t tests = 0;     // of one value, this or one within
   };
 
-  static const Json* member(const Json& schema, const char* key) {
-    if (!schema.is_object()) return nullptr;
-    const auto it = schema.find(key);
-    return it == schema.end() ? nullptr : &*it;
-  }
   static int64_t times(int64_t a, int64_t b) { return a > kMost / b ? kMost : a * b; }
 
   // Both hold.
@@ -224,12 +261,41 @@ class Costs {
 
 }  // namespace
 
+const Json* member(const Json& schema, std::string_view key) {
+  if (!schema.is_object()) return nullptr;
+  const auto it = schema.find(std::string(key));
+  return it == schema.end() ? nullptr : &*it;
+}
+
 const Json* referred_schema(const Json& root, std::string_view ref) {
   if (!ref.starts_with('#')) return nullptr;
   try {
     const Json::json_pointer at(std::string(ref.substr(1)));
     return &root.at(at);
   } catch (const Json::exception&) { return nullptr; }  // not a pointer, or to nothing
+}
+
+std::string_view add_referred(const Json& root, std::vector<const Json*>& schemas, size_t from) {
+  for (size_t i = from; i < schemas.size(); i++) {
+    const Json *ref = member(*schemas[i], "$ref"), *all = member(*schemas[i], "allOf");
+    if (ref) {
+      const Json* named =
+          ref->is_string() ? referred_schema(root, ref->get_ref<const std::string&>()) : nullptr;
+      if (!named || schemas.size() >= kMaxAtOne) return "$ref";
+      schemas.push_back(named);
+    }
+    if (!all) continue;
+    if (!all->is_array() || schemas.size() + all->size() > kMaxAtOne) return "allOf";
+    for (const Json& one : *all) schemas.push_back(&one);
+  }
+  return "";
+}
+
+std::string place_through(const Json& schema, std::string_view keyword) {
+  for (const std::string_view key : {keyword, std::string_view("$ref"), std::string_view("allOf"),
+                                     std::string_view("anyOf"), std::string_view("oneOf")})
+    if (member(schema, key)) return pointer_part(key);
+  return pointer_part(keyword);
 }
 
 std::string pointer_part(std::string_view key) {
@@ -241,6 +307,11 @@ std::string pointer_part(std::string_view key) {
 Json enforceable(Json schema, std::vector<std::string>& ignored) {
   clean(schema, "", ignored);
   return schema;
+}
+
+Status check_numbers(const Json& value, const std::string& where) {
+  if (!is_inexact(value)) return Ok{};
+  return bad(where, "expected numbers below 2^53, found larger ones");
 }
 
 Status check_schema(const Json& schema, const std::string& where, const char* whole) {

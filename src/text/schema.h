@@ -14,6 +14,15 @@ namespace invar {
 // What a `$ref` within the root names; null: nothing there.
 const Json* referred_schema(const Json& root, std::string_view ref);
 
+// Schemas that hold of one value at once: behind those from `from` on, what their `$ref` and `allOf` name.
+// The keyword of what cannot be found, or is too much; empty: that is all.
+std::string_view add_referred(const Json& root, std::vector<const Json*>& schemas, size_t from = 0);
+
+// Where a schema has a keyword: "/minimum", or what it has it through: "/$ref".
+std::string place_through(const Json& schema, std::string_view keyword);
+
+const Json* member(const Json& schema, std::string_view key);  // null: none
+
 // A step of a JSON pointer: "/a~1b".
 std::string pointer_part(std::string_view key);
 
@@ -27,10 +36,11 @@ void each_subschema(const Json& schema, const std::string& at, const Visit& visi
         key == "properties" || key == "patternProperties" || key == "$defs" || key == "definitions";
     if (value.is_object() && map) {
       for (const auto& [name, inner] : value.items()) visit(inner, there + pointer_part(name));
-    } else if (value.is_array() &&
-               (key == "anyOf" || key == "oneOf" || key == "allOf" || key == "prefixItems")) {
+    } else if (value.is_array() && (key == "anyOf" || key == "oneOf" || key == "allOf" ||
+                                    key == "prefixItems" || key == "items")) {
       for (size_t i = 0; i < value.size(); i++) visit(value[i], there + "/" + std::to_string(i));
-    } else if (value.is_object() && (key == "items" || key == "additionalProperties")) {
+    } else if (value.is_object() &&
+               (key == "items" || key == "additionalItems" || key == "additionalProperties")) {
       visit(value, there);
     }
   }
@@ -38,6 +48,9 @@ void each_subschema(const Json& schema, const std::string& at, const Visit& visi
 
 // The schema without keywords that are not enforced; `ignored` gets their places, as JSON pointers.
 Json enforceable(Json schema, std::vector<std::string>& ignored);
+
+// Refuses numbers, at any place, that the compiler would take for others.
+Status check_numbers(const Json& value, const std::string& where);
 
 // Refuses a schema that would take long to compile, before that begins.  Errors are BadRequest and name the
 // place, a pointer behind `where`, or `whole` where that is empty.

@@ -1,5 +1,6 @@
 #include "text/tokenizer.h"
 
+#include <chrono>
 #include <cmath>
 #include <gtest/gtest.h>
 
@@ -242,6 +243,19 @@ TEST(TextStream, ShowsCharactersAtOnceAndNoControlTokens) {
   EXPECT_EQ(stream.push(0xA9), "\xC3\xA9");
   EXPECT_EQ(stream.push(0xE2), "");
   EXPECT_EQ(stream.finish(), "\xEF\xBF\xBD");
+}
+
+TEST(Tokenizer, FindingATokenTakesNoLongerInALargeVocabulary) {
+  TokenizerSpec spec = byte_spec();
+  for (int i = 0; i < 200000; i++) spec.pieces.push_back("t" + std::to_string(i));
+  spec.types.resize(spec.pieces.size(), 1);
+  const Tokenizer t = make(spec);
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5000; i++) ASSERT_FALSE(t.find("<parameter=" + std::to_string(i)));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(200));
+  EXPECT_EQ(t.find("<|end|>"), kEnd);
+  EXPECT_EQ(t.find("never"), kTool + 1);
+  EXPECT_EQ(t.find("t7"), kTool + 9);
 }
 
 }  // namespace

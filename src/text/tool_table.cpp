@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <optional>
+#include <vector>
 
 #include "text/json_scanner.h"
 #include "text/schema.h"
@@ -55,12 +56,7 @@ unsigned schema_types(const Json& root, const Json& schema, int& steps) {
       types |= schema_types(root, *target, steps);
     }
   }
-  if (const Json* type = find("type")) {
-    types |= type_by_name(*type);
-    if (type->is_array()) {
-      for (const Json& name : *type) types |= type_by_name(name);
-    }
-  }
+  if (const Json* type = find("type")) types |= named_types(*type);
   for (const char* key : {"anyOf", "oneOf", "allOf"}) {
     const Json* parts = find(key);
     if (types != 0 || !parts || !parts->is_array()) continue;
@@ -240,6 +236,13 @@ std::string untyped_json(std::string_view text) {
 
 }  // namespace
 
+unsigned named_types(const Json& type) {
+  unsigned types = type_by_name(type);
+  if (type.is_array())
+    for (const Json& name : type) types |= type_by_name(name);
+  return types;
+}
+
 std::string typed_json(std::string_view text, unsigned types) {
   if (types == kString) return string_json(text);
   if (types == 0) return untyped_json(text);
@@ -278,12 +281,16 @@ bool ToolTable::begins(std::string_view prefix) const {
 
 unsigned ToolTable::types(std::string_view tool, std::string_view key) const {
   const auto it = parameters_.find(tool);
-  if (it == parameters_.end() || !it->second.is_object()) return 0;
-  const auto properties = it->second.find("properties");
-  if (properties == it->second.end() || !properties->is_object()) return 0;
-  const auto schema = properties->find(std::string(key));
-  int steps = 0;
-  return schema == properties->end() ? 0 : schema_types(it->second, *schema, steps);
+  if (it == parameters_.end()) return 0;
+  std::vector<const Json*> all = {&it->second};
+  add_referred(it->second, all);
+  for (const Json* one : all) {
+    const Json* properties = member(*one, "properties");
+    const Json* schema = properties ? member(*properties, key) : nullptr;
+    int steps = 0;
+    if (schema) return schema_types(it->second, *schema, steps);
+  }
+  return 0;
 }
 
 }  // namespace invar

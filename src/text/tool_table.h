@@ -14,6 +14,8 @@ namespace invar {
 constexpr unsigned kNull = 1, kInteger = 2, kNumber = 4, kBoolean = 8, kObject = 16, kArray = 32,
                    kString = 64;
 
+unsigned named_types(const Json& type);  // what `type` says: "string", or ["string", "null"]
+
 // JSON text of a value.  Strings stay as they are; other types only if the text is one; else a string.
 // `types` 0: nothing is known, and text that is written as JSON would write it counts.
 std::string typed_json(std::string_view text, unsigned types);

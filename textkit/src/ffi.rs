@@ -313,10 +313,11 @@ pub unsafe extern "C" fn tk_matcher_new(
 #[no_mangle]
 pub unsafe extern "C" fn tk_matcher_copy(
     m: *const Matcher,
+    alone: bool,
     out: *mut *mut Matcher,
     err: *mut *mut c_char,
 ) -> Code {
-    call(out, err, || Ok(Box::into_raw(Box::new(borrow(m)?.clone()))))
+    call(out, err, || Ok(Box::into_raw(Box::new(borrow(m)?.copy(alone)))))
 }
 
 #[no_mangle]

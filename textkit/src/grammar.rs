@@ -118,10 +118,14 @@ fn with_options(text: &str, strict: bool) -> Result<Value, Fault> {
     }
 }
 
-#[derive(Clone)]
 pub struct Matcher(llguidance::Matcher);
 
 impl Matcher {
+    /// `alone`: with lexer states of its own.  They are counted, and too many are the end of all that share them.
+    pub fn copy(&self, alone: bool) -> Matcher {
+        Matcher(if alone { self.0.deep_clone() } else { self.0.clone() })
+    }
+
     /// Clears the bits of tokens that may not come next, and all beyond the vocabulary.
     pub fn mask(&mut self, words: &mut [u64]) -> Result<(), Fault> {
         let mask = self.0.compute_mask_or_eos().map_err(limit)?;

@@ -71,6 +71,7 @@ pub struct Tokenizer {
     bytes: Vec<u8>,     // of all tokens, one after the other
     starts: Vec<usize>, // token i is bytes[starts[i]..starts[i + 1]]
     types: Vec<i32>,
+    apart: AHashMap<Box<[u8]>, u32>, // ids of control and unused tokens, which merging may not know
     alphabet: [char; 256],
 }
 
@@ -186,7 +187,11 @@ impl Tokenizer {
         }
         let bpe = bpe.build().map_err(|e| bad("merges", e.to_string()))?;
         let (scheme, types) = (parts.scheme, parts.types);
-        Ok(Tokenizer { bpe, scheme, all, user, control, bytes, starts, types, alphabet })
+        let mut apart = AHashMap::new();
+        for i in (0..types.len()).filter(|i| matches!(types[*i], CONTROL | UNUSED)) {
+            apart.entry(bytes[starts[i]..starts[i + 1]].into()).or_insert(i as u32);
+        }
+        Ok(Tokenizer { bpe, scheme, all, user, control, bytes, starts, types, apart, alphabet })
     }
 
     pub fn encode(&self, text: &str, mode: Mode) -> Result<Vec<u32>, Fault> {
@@ -319,10 +324,7 @@ impl Tokenizer {
 
     /// The id of a token by its text in the file.
     pub fn find(&self, text: &str) -> Option<u32> {
-        let same = |id: &u32| {
-            self.piece(*id) == text.as_bytes() && matches!(self.types[*id as usize], CONTROL | UNUSED)
-        };
-        self.bpe.token_to_id(text).or_else(|| (0..self.types.len() as u32).find(same))
+        self.bpe.token_to_id(text).or_else(|| self.apart.get(text.as_bytes()).copied())
     }
 
     pub fn adds_space(&self) -> bool {

@@ -1,4 +1,4 @@
-// The program from outside: exit statuses, errors, JSON, streams (docs: the command line).
+// The program from outside: exit statuses, errors, JSON, streams.
 #include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 
 #include "alphabet_model.h"
 #include "base/sha256.h"
+#include "cli/command.h"
 
 namespace invar {
 namespace {
@@ -596,7 +597,9 @@ TEST(Cli, SettingsComeFromAFile) {
 TEST(Cli, EveryCommandHelpsWithExamples) {
   Outcome all = invar({"--help"});
   EXPECT_EQ(all.status, 0);
-  for (const char* command : {"run", "logits", "tokenize", "detokenize", "template", "inspect", "models"}) {
+#define INVAR_NAME(name) #name,
+  for (const char* command : {INVAR_COMMANDS(INVAR_NAME)}) {
+#undef INVAR_NAME
     EXPECT_NE(all.out.find(std::string("  ") + command + " "), std::string::npos) << command;
     Outcome o = invar({command, "--help"});
     EXPECT_EQ(o.status, 0) << o.err;

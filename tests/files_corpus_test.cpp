@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <gtest/gtest.h>
 
+#include "../fuzz/http_target.h"
 #include "../fuzz/targets.h"
 #include "../fuzz/text_targets.h"
 
@@ -31,6 +32,7 @@ TEST(Corpus, Safetensors) { replay("safetensors", fuzz_safetensors, 50); }
 TEST(Corpus, Config) { replay("config", fuzz_config, 20); }
 TEST(Corpus, Answer) { replay("answer", fuzz_answer, 60); }
 TEST(Corpus, Grammar) { replay("grammar", fuzz_grammar, 20); }
+TEST(Corpus, Http) { replay("http", fuzz_http, 6); }
 TEST(Corpus, StoredState) { replay("stored_state", fuzz_stored_state, 25); }
 
 }  // namespace

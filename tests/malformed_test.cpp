@@ -1,4 +1,4 @@
-// O18: files that are no models, or broken ones: every command, the server among them, ends at once and in
+// Files that are no models, or broken ones: every command, the server among them, ends at once and in
 // little memory with an error that names the file and what is wrong with it.  data/malformed.json has the
 // files.
 #include <chrono>

@@ -1,5 +1,5 @@
 // Histories that clients send, and what becomes of them: which prompt the model reads, whole and streamed.
-// data/server/requests.json has the requests of cases O08, O09, O10 and O13.
+// data/server/requests.json has requests that clients send.
 #include <gtest/gtest.h>
 #include <map>
 
@@ -120,7 +120,7 @@ TEST_P(Requests, AreReadAsTheyAreMeant) {
   }
 }
 
-// O13, and the switch that has the headers stay.
+// Headers that change from turn to turn, and the switch that has the headers stay.
 TEST(Headers, StayInSystemTextIfTheServerIsToldSo) {
   const std::string header = "x-anthropic-billing-header: cch=1a2b3;", rule = "Be brief.";
   const Json user = Json::array({{{"role", "user"}, {"content", header}}});

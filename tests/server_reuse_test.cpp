@@ -1,6 +1,6 @@
 // Token ids in, token ids out, through the real server: whatever was known, kept, cancelled or asked at the
-// same time, the answers are those of a server that keeps nothing (O16), and of a plain run, token by token
-// (O17).  Each answer comes whole from one side and streamed from the other.
+// same time, the answers are those of a server that keeps nothing, and of a plain run, token by
+// token.  Each answer comes whole from one side and streamed from the other.
 #include <cstring>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ void wait_until_idle(const Service& service) {
   ADD_FAILURE() << "requests go on after their clients have left";
 }
 
-// O16.
+// Turns of conversations, warm and cold.
 class Reused : public Served {
  protected:
   void start() {
@@ -180,7 +180,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Reused, testing::Values("qwen35:tiny", "llama:t
   return std::string(p.param).substr(0, std::string(p.param).find(':'));
 });
 
-// O17, as far as it can be seen from outside: an answer is that of a plain run whatever the engine did to be
+// As far as it can be seen from outside, an answer is that of a plain run whatever the engine did to be
 // faster, and ends where that ends.
 class Plain : public Served {
  protected:

@@ -265,7 +265,7 @@ TEST_F(Serving, NoTokenNoChunk) {
   EXPECT_EQ(chunks[0]["choices"][0]["delta"], Json({{"role", "assistant"}, {"content", "o"}}));
 }
 
-// O15: what a coding agent sends to /v1/responses.
+// What a coding agent sends to /v1/responses.
 TEST_F(Serving, ResponsesOfACodingAgent) {
   const Json body = *parse_ordered_json(
       R"({"model":"m","stream":true,"store":false,"instructions":"You are a coding agent.",

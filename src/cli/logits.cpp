@@ -103,21 +103,21 @@ Result<int> run(std::span<const std::string> arguments) {
   if (!f.out.empty()) npy = TRY(NpyFile::make(f.out, rows, runner->vocab()));
   Sha256 digest;
   Json top = Json::array();
-  Status failed = Ok{};
+  Status written = Ok{};
   Progress progress("logits", f.voice);
   TRY(runner->forward(*state, tokens, all ? ModelRunner::Rows::All : ModelRunner::Rows::Last,
                       [&](int64_t position, std::span<const float> logits) {
                         digest.update(std::as_bytes(logits));
-                        if (npy) failed = npy->append(logits);
-                        if (f.top > 0 && failed) {
+                        if (npy) written = npy->append(logits);
+                        if (f.top > 0 && written) {
                           std::vector<Token> ids = best(logits, size_t(f.top));
                           if (f.voice.json) top.push_back(json_of_best(logits, ids));
-                          else failed = print_best(chat, position, logits, ids);
+                          else written = print_best(chat, position, logits, ids);
                         }
                         progress.set(double(position + 1) / double(tokens.size()));
-                        return bool(failed);
+                        return bool(written);
                       }));
-  TRY(std::move(failed));
+  TRY(std::move(written));
   if (npy) TRY(npy->close());
   if (!f.voice.json) return 0;
 

@@ -22,7 +22,7 @@ void add_voice(Options& options, Voice& voice);
 // Parses; true if the command has nothing more to do since help or settings were shown.
 Result<bool> parse(Options& options, std::span<const std::string> arguments);
 
-// --threads, --chunk, --isa, --memory, --context, --kv, --seed.
+// --threads, --chunk, --isa, --memory, --context, --kv, --pack-cache, --seed.
 void add_engine(Options& options, RunnerOptions& engine, uint64_t& seed);
 // --cache-dir, --cache-disk.
 void add_cache(Options& options, EngineOptions& engine);

@@ -317,7 +317,6 @@ Status read_text_files(const std::string& path, HfFolder& folder) {
   const json config = TRY(read_optional(config_path));
   folder.text.bos_token = TRY(token_text(config, "bos_token", config_path));
   folder.text.eos_token = TRY(token_text(config, "eos_token", config_path));
-  folder.text.pad_token = TRY(token_text(config, "pad_token", config_path));
   if (config.contains("add_bos_token") && config["add_bos_token"].is_boolean())
     folder.keys.set("tokenizer.ggml.add_bos_token", Value::boolean(config["add_bos_token"].get<bool>()));
 

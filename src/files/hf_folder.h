@@ -17,7 +17,7 @@ namespace invar {
 // What a folder says about text beside the keys; empty for a GGUF file.
 struct FolderText {
   std::string tokenizer_path;  // tokenizer.json; empty when there is none
-  std::string bos_token, eos_token, pad_token;
+  std::string bos_token, eos_token;
   std::vector<int64_t> eos_ids;  // generation_config.json, else config.json
 };
 

@@ -263,11 +263,6 @@ Result<std::vector<double>> Metadata::reals_or(std::string_view key, std::vector
   return reals(key);
 }
 
-Result<std::vector<bool>> Metadata::booleans_or(std::string_view key, std::vector<bool> fallback) const {
-  if (!has(key)) return fallback;
-  return booleans(key);
-}
-
 Result<std::vector<std::string>> Metadata::texts_or(std::string_view key,
                                                     std::vector<std::string> fallback) const {
   if (!has(key)) return fallback;

@@ -75,7 +75,6 @@ class Metadata {
   Result<std::vector<double>> reals(std::string_view key) const;
   Result<std::vector<double>> reals_or(std::string_view key, std::vector<double> fallback) const;
   Result<std::vector<bool>> booleans(std::string_view key) const;
-  Result<std::vector<bool>> booleans_or(std::string_view key, std::vector<bool> fallback) const;
   Result<std::vector<std::string>> texts(std::string_view key) const;
   Result<std::vector<std::string>> texts_or(std::string_view key, std::vector<std::string> fallback) const;
 

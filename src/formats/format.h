@@ -1,5 +1,6 @@
 // clang-format off: the comment is laid out by hand
-// What a weight format is.  Each file of this folder holds one format as a struct:
+// What a weight format is.  A file of this folder holds a format, or a family of them, as structs; the others
+// are what they share:
 //
 //   struct X {
 //     using Activation = I8x32 or F32;            // how the other operand of a product is packed

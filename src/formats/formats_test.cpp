@@ -259,7 +259,7 @@ I8x32::Block random_activation(std::mt19937& rng) {
   return x;
 }
 
-// One row times one activation row, part after part: numerics, section 1.
+// One row times one activation row, part after part: docs/numbers.md, N1.
 template <class F>
 void add_by_definition(float& acc, const typename F::Block& b, const I8x32::Block* x) {
   float values[F::block_values];

@@ -1,4 +1,4 @@
-// Activations for every format with integer dots: 32 codes share one scale (numerics: section 1).
+// Activations for every format with integer dots: 32 codes share one scale (docs/numbers.md, N7).
 // Codes are -127..127.  A block is one cache line; the sums serve the offsets and minimums of weights.
 #pragma once
 

@@ -1,7 +1,8 @@
 #include "server/answer.h"
 
 #include <algorithm>
-#include <random>
+
+#include "server/http.h"
 
 namespace invar::server {
 namespace {
@@ -44,7 +45,7 @@ void Gatherer::begin() {
 void Gatherer::open(size_t choice, Block block) {
   begin();
   close(choice);
-  block.id = random_name(24);
+  block.id = random_id("");
   auto& blocks = answer_.choices[choice].blocks;
   block.first_token = first_token(answer_.choices[choice], block.kind);
   blocks.push_back(std::move(block));
@@ -111,14 +112,5 @@ void Gatherer::heartbeat() {
 }
 
 bool Gatherer::fail(const ApiError& error) { return writer_ && writer_->fail(answer_, error, write_); }
-
-std::string random_name(size_t length) {
-  constexpr char kLetters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-  std::random_device source;
-  std::uniform_int_distribution<size_t> pick(0, sizeof kLetters - 2);
-  std::string name(length, ' ');
-  for (char& c : name) c = kLetters[pick(source)];
-  return name;
-}
 
 }  // namespace invar::server

@@ -131,7 +131,4 @@ class Gatherer {
   std::vector<Last> last_;
 };
 
-// Letters and digits from the system's source of randomness.
-std::string random_name(size_t length);
-
 }  // namespace invar::server

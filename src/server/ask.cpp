@@ -112,7 +112,7 @@ std::optional<ApiError> Asking::start() {
   const auto name = served_.options.model_name(q_.model);
   if (!name) return unknown_model(q_.model);
   answer_.model = *name;
-  answer_.id = random_name(24);
+  answer_.id = random_id("");
   answer_.created = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   answer_.seed = q_.sampling.seed = q_.seed.value_or(draw_seed());
 

@@ -458,7 +458,7 @@ awaitable<void> Connection::run() {
     } else if (preflight) {
       const std::string asked(request.header("access-control-request-headers"));
       reply->send(204,
-                  {{"Access-Control-Allow-Methods", "GET, POST, OPTIONS, HEAD"},
+                  {{"Access-Control-Allow-Methods", "GET, POST, DELETE, OPTIONS, HEAD"},
                    {"Access-Control-Allow-Headers", asked.empty() ? "*" : asked},
                    {"Access-Control-Max-Age", "600"}},
                   "");

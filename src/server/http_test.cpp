@@ -336,6 +336,7 @@ TEST(Http, CorsIsOffUnlessConfigured) {
   const std::string answer = two.answer();
   EXPECT_TRUE(answer.starts_with("HTTP/1.1 204")) << answer;
   EXPECT_NE(answer.find("Access-Control-Allow-Headers: x-b"), std::string::npos);
+  EXPECT_NE(answer.find("POST, DELETE"), std::string::npos);
   Client three(on.port());
   three.send(get("/x", "Origin: http://a\r\nx-api-key: k\r\n"));
   EXPECT_NE(three.answer().find("Access-Control-Allow-Origin: http://a"), std::string::npos);

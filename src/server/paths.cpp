@@ -12,8 +12,8 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; }
 
 // Paths that are served with and without "/v1" in front.
-constexpr std::array<std::string_view, 5> kOpenAiPaths = {"/completions", "/chat/completions", "/responses",
-                                                          "/models", "/embeddings"};
+constexpr std::array<std::string_view, 4> kOpenAiPaths = {"/completions", "/chat/completions", "/responses",
+                                                          "/models"};
 
 bool is_below(std::string_view path, std::string_view top) {
   return path.starts_with(top) && (path.size() == top.size() || path[top.size()] == '/');

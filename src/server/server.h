@@ -35,7 +35,7 @@ struct ApiOptions {
   std::string tool_parser = "auto", reasoning_parser = "auto";  // else a name of the table of parsers
   std::string system_midway = "inline";                         // late system messages: hoist, inline, reject
   bool keep_headers = false;        // system text that begins with `x-anthropic-` is part of the prompt
-  bool clamp_max_tokens = true;     // Anthropic: max_tokens that do not fit are cut, not refused
+  bool clamp_max_tokens = true;     // max_tokens that do not fit are cut, not refused
   bool constrain_tools = false;     // arguments of calls obey their schemas, whether or not a tool is strict
   bool calls_in_thought = false;    // a call in a thought that the answer never ended is a call
   bool strict_usage = false;        // no fields of ours in usage, where as yet there are none

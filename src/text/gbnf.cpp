@@ -12,7 +12,7 @@ namespace invar {
 namespace {
 
 constexpr int kMaxNesting = 200;
-constexpr size_t kMaxRules = 1000;
+constexpr size_t kMaxBytes = 1 << 20, kMaxRules = 1000;
 constexpr int kMaxOperators = 8;  // behind one symbol
 constexpr int64_t kMaxRepeats = 2000;
 constexpr uint32_t kMaxCharacter = 0x10FFFF;
@@ -44,11 +44,11 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Result<std::string> lark() {
+    if (text_.empty() || text_.size() > kMaxBytes)
+      return fault("expected 1 to " + std::to_string(kMaxBytes) + " bytes, found " +
+                   std::to_string(text_.size()));
     skip();
     while (at_ < text_.size()) TRY(rule());
-    if (rules_.size() > kMaxRules)
-      return fault("expected at most " + std::to_string(kMaxRules) + " rules and groups, found " +
-                   std::to_string(rules_.size()));
     for (const Rule& r : rules_)
       if (!r.body) return fault("rule '" + r.name + "' is used, but not there", r.line);
     const auto root = names_.find("root");
@@ -102,17 +102,22 @@ class Parser {
     at_ = from;
     return yes;
   }
-  int index(const std::string& name) {
-    const auto [it, fresh] = names_.emplace(name, int(rules_.size()));
-    if (fresh) rules_.push_back({name, {}, line()});
-    return it->second;
+  Result<int> add(std::string name, std::optional<GbnfNode> body) {
+    if (rules_.size() == kMaxRules)
+      return fault("expected at most " + std::to_string(kMaxRules) + " rules and groups", line());
+    rules_.push_back({std::move(name), std::move(body), line()});
+    return int(rules_.size()) - 1;
+  }
+  Result<int> index(const std::string& name) {
+    if (const auto known = names_.find(name); known != names_.end()) return known->second;
+    return names_[name] = TRY(add(name, {}));
   }
 
   Status rule() {
     const std::string left = name();
     skip();
     if (left.empty() || !eat("::=")) return expected("NAME ::= ...");
-    const int i = index(left);
+    const int i = TRY(index(left));
     if (rules_[size_t(i)].body) return fault("rule '" + left + "' is there twice", line());
     GbnfNode body = TRY(choice(0));
     if (at_ < text_.size() && !begins_rule()) return expected("a rule");
@@ -139,8 +144,7 @@ class Parser {
     if (eat("(")) {
       GbnfNode inner = TRY(choice(depth + 1));
       if (!eat(")")) return expected(")");
-      rules_.push_back({"(...)", std::move(inner), line()});  // a rule of its own: Lark bounds the depth
-      return rule_node(int(rules_.size()) - 1);
+      return rule_node(TRY(add("(...)", std::move(inner))));  // a rule of its own: Lark bounds the depth
     }
     if (eat("\"")) return literal();
     if (eat("[")) return letters();
@@ -149,7 +153,7 @@ class Parser {
     if (sees("!")) return fault("a token that must not come (!<...>) is not supported", line());
     const std::string other = name();
     if (other.empty()) return expected("a symbol");
-    return rule_node(index(other));
+    return rule_node(TRY(index(other)));
   }
   static GbnfNode rule_node(int rule) {
     GbnfNode node{Kind::Rule};

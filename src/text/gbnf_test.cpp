@@ -98,6 +98,8 @@ TEST(Gbnf, NamesTokens) {
 TEST(Gbnf, FaultsAreNamed) {
   std::string deep = "root ::= ";
   for (int i = 0; i < 300; i++) deep += "(";
+  std::string groups = "root ::= ";
+  for (int i = 0; i < 400'000; i++) groups += "()";
   for (const auto& [text, says] : std::vector<std::pair<std::string, std::string>>{
            {"", "'root'"},
            {"start ::= \"a\"", "'root'"},
@@ -119,6 +121,8 @@ TEST(Gbnf, FaultsAreNamed) {
            {"root ::= <none", "<text>"},
            {"root ::= !<a>", "not supported"},
            {"root ::= \"a\"" + std::string(50, '?'), "nested"},
+           {groups, "expected at most 1000 rules"},
+           {"root ::= \"" + std::string(1 << 20, 'a') + "\"", "bytes"},
            {deep, "nested"}}) {
     const Result<Grammar> grammar = spelled().compiler.compile(written(Kind::Gbnf, text));
     ASSERT_FALSE(grammar) << text;

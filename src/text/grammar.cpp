@@ -236,7 +236,6 @@ Result<Grammar> GrammarCompiler::compile_new(const GrammarSpec& spec) const {
     case Kind::Lark:
       return compile_text(TK_LARK, spec.text, spec, "grammar");
     case Kind::Gbnf:
-      TRY(check_size(spec.text, "grammar"));
       return compile_text(TK_LARK, TRY(lark_of_gbnf(spec.text)), spec, "grammar");
     case Kind::Tags:
       break;

@@ -1,5 +1,4 @@
-// Tier against tier, bit by bit, for every kernel, format and odd shape; and the matmul against its written
-// order.
+// Tier against tier, bit by bit, for every kernel, format and odd shape.
 #include "device/cpu/kernels.h"
 
 #include <algorithm>

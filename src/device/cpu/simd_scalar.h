@@ -108,7 +108,7 @@ struct Scalar {
   static Mask first(int n) {
     return lanes<Mask>([&](int i) { return i < n; });
   }
-  // The fixed tree: lane i += lane i + 8, then 4, 2, 1 (numerics: section 2).
+  // The fixed tree: lane i += lane i + 8, then 4, 2, 1 (docs/numbers.md).
   static float sum(F a) {
     for (int n = 8; n > 0; n /= 2)
       for (int i = 0; i < n; ++i) a.v[i] += a.v[i + n];

@@ -1,5 +1,5 @@
 // Writes a model of a named shape with random weights: valid, fast to make, the same bytes for the same seed
-// on any machine.  Spec: the command line, section 5.
+// on any machine.
 #pragma once
 
 #include <cstdint>

@@ -280,7 +280,7 @@ TEST_F(Writers, ABusyStreamIsToldLessOften) {
 
 TEST_F(Writers, Base64ThereAndBack) {
   for (const std::string& text : {std::string(), std::string("a"), std::string("ab"), std::string("abc"),
-                                 std::string("abcd"), std::string("\xC3\xA9\xFF\x00z", 5)}) {
+                                  std::string("abcd"), std::string("\xC3\xA9\xFF\x00z", 5)}) {
     EXPECT_EQ(from_base64(to_base64(text)), text);
     EXPECT_EQ(to_base64(text).size() % 4, 0u);
   }
